@@ -3,32 +3,19 @@
  * hunt LOADS: does loads one after the other, with a mark in the trace around each, and leaves
  * nothing running between them.
  *
- * LOADS are separated by `|`, the parts of a load by `;`, the words of a part by spaces:
- *
- *   time ms=N                             how long it takes (first part)
- *   hog n= start= cpus= nice= later=      busy loops in registers
- *   sleeper ... run= sleep=               work RUN us, sleep SLEEP us
- *   waker ... run= sleep=                 pairs: wakes its wakee, works RUN us, sleeps; the wakee works RUN us
- *   forker ... run= sleep= burst=         forks BURST children that work RUN us, reaps them, sleeps
- *   memory ... mib= node= threads= rest=  touches memory that was first touched from START, or on NODE
- *   hotplug cpu= off= on=                 a CPU goes off line and comes back, ms after the begin
- *   cpuset from= to= at=                  all tasks are in a cpuset, whose CPUs change
- *
- * Parts but `memory` may have fifo=PRIO: SCHED_FIFO at that priority.
- *
- * Tasks start bound to START; when all of them run they are allowed on CPUS, and the time begins. At
- * half of it, those with LATER are allowed on LATER instead. `threads=1` makes one process of
- * `memory`, whose tasks share its memory. With REST=1 nothing is touched in the second quarter of the time.
+ * load.h says what a load is.
  *
  * NUMA balancing is on in loads with memory users only, and scans every 100 ms to 1 s there.
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
  * at begin, half and end, the CPU and the CPU
- * time of each process and where the memory of each task lies at the end. As process 1 of a guest it
+ * time of each process, the turns of lockers and their longest wait for the lock, and where the memory
+ * of each task lies at the end. As process 1 of a guest it
  * reads LOADS from /loads, and powers off. Work is counted in turns of a loop: TURNS for each us, about a us in
  * icount mode (8 ns for an instruction), less on hardware.
  */
 #define _GNU_SOURCE
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -36,56 +23,40 @@
 #include <sys/prctl.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "shared.h"
 
+#include "load.h"
+
 #define TURNS 62
-#define MOST_PARTS 32
-#define MOST_TASKS 256
-#define MOST_NODES 64
+#define MOST_PROCESSES 1024
 #define PAGE 4096UL
-#define CPUSET "/sys/fs/cgroup/hunt"
-
-enum kind { HOG, SLEEPER, WAKER, FORKER, MEMORY, KINDS };
-static const char *const names[] = { "hog", "sleeper", "waker", "forker", "memory" };
-
-struct part {
-	enum kind kind;
-	int n, nice, fifo, node, threads, rest, has_later;
-	long run, sleep, burst, mib;
-	cpu_set_t start, cpus, later;
-};
-
-struct event {
-	long ms;
-	enum { OFF, ON, SET, HALF } what;
-	int cpu;
-	char cpus[128];
-};
+#define CPUSET CGROUPS "/hunt"
 
 /* What a task tells; in memory that all share. */
 struct told {
 	volatile int running;
 	pid_t thread;
 	volatile unsigned long touched; /* pages, one after the other and again */
+	volatile unsigned long turns;
+	volatile long worst; /* the longest wait for the lock, in ns */
 	int pages[MOST_NODES];
 };
 
 static struct shared {
 	volatile int resting, stop;
+	pthread_mutex_t lock;
+	volatile int wakes[MOST_PROCESSES]; /* futexes, one for each wakee */
 	struct told tasks[MOST_TASKS];
 } *shared;
 
-static struct part parts[MOST_PARTS];
-static struct event events[MOST_PARTS];
-static pid_t pids[MOST_TASKS * 2];
-static int part_count, event_count, pid_count, task_count;
-static int part_of[MOST_TASKS * 2];
-static long load_ms;
-static char cpuset_from[128];
+static pid_t pids[MOST_PROCESSES];
+static int pid_count, task_count;
+static int part_of[MOST_PROCESSES], is_wakee[MOST_PROCESSES];
 
 static void mark_load(const char *format, int load)
 {
@@ -104,89 +75,6 @@ static int put(const char *path, const char *text)
 		close(file);
 	}
 	return done < 0 ? -1 : 0;
-}
-
-static void add_event(long ms, int what, int cpu, const char *cpus)
-{
-	struct event *event = &events[event_count++];
-
-	if (event_count > MOST_PARTS)
-		die("too many events");
-	*event = (struct event){ .ms = ms, .what = what, .cpu = cpu };
-	snprintf(event->cpus, sizeof(event->cpus), "%s", cpus);
-}
-
-static const char *value(char **words, const char *key, const char *otherwise)
-{
-	size_t length = strlen(key);
-
-	for (; *words; words++)
-		if (!strncmp(*words, key, length) && (*words)[length] == '=')
-			return *words + length + 1;
-	if (!otherwise)
-		die("a part lacks %s=", key);
-	return otherwise;
-}
-
-static long number(char **words, const char *key, long otherwise, long least, long most)
-{
-	const char *text = value(words, key, "");
-
-	return *text ? parse_number(key, text, least, most) : otherwise;
-}
-
-static void parse_part(char *text)
-{
-	char *words[32], *save;
-	struct part *part;
-	const char *later;
-	int count = 0, kind;
-
-	for (char *word = strtok_r(text, " ", &save); word && count < 31; word = strtok_r(NULL, " ", &save))
-		words[count++] = word;
-	words[count] = NULL;
-	if (!count)
-		return;
-	if (!strcmp(words[0], "time")) {
-		load_ms = number(words, "ms", 1000, 10, 600000);
-		return;
-	}
-	if (!strcmp(words[0], "hotplug")) {
-		int cpu = number(words, "cpu", -1, 1, CPU_SETSIZE - 1);
-
-		add_event(number(words, "off", 0, 0, 600000), OFF, cpu, "");
-		add_event(number(words, "on", 0, 0, 600000), ON, cpu, "");
-		return;
-	}
-	if (!strcmp(words[0], "cpuset")) {
-		snprintf(cpuset_from, sizeof(cpuset_from), "%s", value(words, "from", NULL));
-		add_event(number(words, "at", 0, 0, 600000), SET, 0, value(words, "to", NULL));
-		return;
-	}
-	for (kind = 0; kind < KINDS && strcmp(words[0], names[kind]); kind++)
-		;
-	if (kind == KINDS || part_count == MOST_PARTS)
-		die("unknown part, or too many: %s", words[0]);
-	part = &parts[part_count++];
-	later = value(words, "later", "");
-	*part = (struct part){
-		.kind = kind,
-		.n = number(words, "n", 1, 1, MOST_TASKS),
-		.nice = number(words, "nice", 0, -20, 19),
-		.fifo = number(words, "fifo", 0, 1, 98),
-		.run = number(words, "run", 1000, 0, 10000000),
-		.sleep = number(words, "sleep", 1000, 0, 10000000),
-		.burst = number(words, "burst", 1, 1, 64),
-		.mib = number(words, "mib", 4, 1, 4096),
-		.node = number(words, "node", -1, 0, MOST_NODES - 1),
-		.threads = number(words, "threads", 0, 0, 1),
-		.rest = number(words, "rest", 0, 0, 1),
-		.cpus = parse_cpulist(value(words, "cpus", NULL)),
-		.start = parse_cpulist(value(words, "start", value(words, "cpus", NULL))),
-		.has_later = *later != 0,
-	};
-	if (part->has_later)
-		part->later = parse_cpulist(later);
 }
 
 static void work(long us)
@@ -236,13 +124,22 @@ struct user {
 	unsigned long pages;
 };
 
-static char *new_memory(struct part *part, unsigned long pages)
+static char *map_memory(unsigned long pages, int sharing)
 {
-	char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		die("no memory");
 	madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
+	return memory;
+}
+
+static char *new_memory(struct part *part, unsigned long pages)
+{
+	char *memory = part->memory;
+
+	if (!memory)
+		memory = map_memory(pages, MAP_PRIVATE);
 	if (part->node >= 0) { /* MPOL_PREFERRED (1): until it is touched, then as everywhere */
 		unsigned long mask = 1UL << part->node;
 
@@ -277,7 +174,7 @@ static void *use_memory(void *argument)
 			told->touched++;
 		}
 	}
-	if (!user->part->threads || !user->number)
+	if (!(user->part->threads || user->part->shared) || !user->number)
 		count_pages(told, user->memory, user->pages);
 	told->running = 2;
 	for (;;)
@@ -302,12 +199,26 @@ static void use_memory_together(struct part *part, int place, int first)
 	use_memory(&users[0]);
 }
 
+/* main() does the same as a child without exec. */
+static void execute_child(struct part *part, int place, int number)
+{
+	char words[3][24];
+
+	snprintf(words[0], sizeof(words[0]), "%d", place);
+	snprintf(words[1], sizeof(words[1]), "%d", number);
+	snprintf(words[2], sizeof(words[2]), "%ld", part->run);
+	execl("/proc/self/exe", "hunt", "child", words[0], words[1], words[2], NULL);
+	_exit(1);
+}
+
 static void fork_children(struct part *part, int place)
 {
 	for (;;) {
 		for (int i = 0; i < part->burst; i++)
 			if (!fork()) {
 				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				if (part->exec)
+					execute_child(part, place, i);
 				rename_task("child", place, i);
 				work(part->run);
 				_exit(0);
@@ -318,16 +229,65 @@ static void fork_children(struct part *part, int place)
 	}
 }
 
-static void be_woken(struct part *part, int from)
+static long futex(volatile int *word, int operation, int value)
 {
-	char byte;
-
-	while (read(from, &byte, 1) == 1)
-		work(part->run);
-	_exit(0);
+	return syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
 }
 
-static void run_task(struct part *part, int place, int number, int task, int pipe_end)
+static void be_woken(struct part *part, int from, volatile int *word)
+{
+	int seen = 0;
+	char byte;
+
+	for (;;) {
+		if (part->over == FUTEX) {
+			while (*word == seen)
+				futex(word, FUTEX_WAIT, seen);
+			seen = *word;
+		} else if (read(from, &byte, 1) != 1) {
+			_exit(0);
+		}
+		work(part->run);
+	}
+}
+
+/* The ends of its wakees' pipes, or their futexes. */
+static void wake_in_turns(struct part *part, const int *ends, volatile int *words)
+{
+	for (;;) {
+		for (int i = 0; i < part->burst; i++) {
+			if (part->over == FUTEX) {
+				__atomic_add_fetch(&words[i], 1, __ATOMIC_SEQ_CST);
+				futex(&words[i], FUTEX_WAKE, 1);
+			} else if (write(ends[i], "x", 1) != 1) {
+				_exit(0);
+			}
+		}
+		work(part->run);
+		pause_us(part->sleep);
+	}
+}
+
+static void lock_in_turns(struct part *part, struct told *told)
+{
+	struct timespec before, after;
+	long waited;
+
+	for (;;) {
+		clock_gettime(CLOCK_MONOTONIC, &before);
+		pthread_mutex_lock(&shared->lock);
+		clock_gettime(CLOCK_MONOTONIC, &after);
+		waited = (after.tv_sec - before.tv_sec) * 1000000000L + after.tv_nsec - before.tv_nsec;
+		if (waited > told->worst)
+			told->worst = waited;
+		work(part->run);
+		pthread_mutex_unlock(&shared->lock);
+		told->turns++;
+		pause_us(part->sleep);
+	}
+}
+
+static void run_task(struct part *part, int place, int number, int task, const int *ends, volatile int *words)
 {
 	struct told *told = &shared->tasks[task];
 
@@ -343,6 +303,10 @@ static void run_task(struct part *part, int place, int number, int task, int pip
 	told->running = 1;
 	switch (part->kind) {
 	case HOG:
+		while (part->yield) {
+			work(200);
+			sched_yield();
+		}
 		__asm__ volatile("1:\tinc %%r12\n\tjmp 1b" : : : "r12", "cc");
 		break;
 	case SLEEPER:
@@ -351,33 +315,41 @@ static void run_task(struct part *part, int place, int number, int task, int pip
 			pause_us(part->sleep);
 		}
 	case WAKER:
-		for (;;) {
-			if (write(pipe_end, "x", 1) != 1)
-				_exit(0);
-			work(part->run);
-			pause_us(part->sleep);
-		}
+		wake_in_turns(part, ends, words);
+		break;
+	case LOCKER:
+		lock_in_turns(part, told);
+		break;
 	default:
 		fork_children(part, place);
 	}
 }
 
+static void set_attributes(pid_t pid, const struct attributes *attributes)
+{
+	/* Only what was asked for: older kernels refuse a slice of 0. */
+	if (syscall(SYS_sched_setattr, pid, attributes, 0))
+		printf("policy %s refused: %s\n", policies[attributes->policy], strerror(errno));
+}
+
 static void begin_task(struct part *part)
 {
-	struct sched_param priority = { .sched_priority = part->fifo };
-
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpriority(PRIO_PROCESS, 0, part->nice);
-	if (part->fifo && sched_setscheduler(0, SCHED_FIFO, &priority))
-		_exit(1);
 	if (sched_setaffinity(0, sizeof(part->start), &part->start))
 		_exit(1);
+	if (part->attributes.policy || part->attributes.runtime)
+		set_attributes(0, &part->attributes);
 }
 
 static pid_t start_process(int place)
 {
-	pid_t pid = fork();
+	pid_t pid;
 
+	if (pid_count == MOST_PROCESSES)
+		die("too many processes");
+	fflush(stdout);
+	pid = fork();
 	if (pid < 0)
 		die("cannot fork: %s", strerror(errno));
 	if (pid) {
@@ -387,6 +359,29 @@ static pid_t start_process(int place)
 	return pid;
 }
 
+/* Starts the wakees of a waker; returns the ends through which it wakes them, and the first futex. */
+static int start_wakees(struct part *part, int place, int number, int *ends)
+{
+	int first = pid_count;
+
+	for (int i = 0; i < part->burst; i++) {
+		int both[2] = { -1, -1 };
+
+		if (part->over == SOCKET ? socketpair(AF_UNIX, SOCK_STREAM, 0, both) : pipe(both))
+			die("no pipe");
+		is_wakee[pid_count] = 1;
+		if (!start_process(place)) {
+			begin_task(part);
+			rename_task("wakee", place, number * part->burst + i);
+			close(both[1]);
+			be_woken(part, both[0], &shared->wakes[first + i]);
+		}
+		close(both[0]);
+		ends[i] = both[1];
+	}
+	return first;
+}
+
 static void start_part(int place)
 {
 	struct part *part = &parts[place];
@@ -394,26 +389,20 @@ static void start_part(int place)
 
 	if (task_count + part->n > MOST_TASKS)
 		die("too many tasks");
+	if (part->kind == MEMORY && part->shared)
+		part->memory = map_memory(part->mib * 256, MAP_SHARED);
 	for (int i = 0; i < processes; i++) {
-		int ends[2] = { -1, -1 };
+		int ends[MOST_WAKEES], first = 0;
 
-		if (part->kind == WAKER) {
-			if (pipe(ends))
-				die("no pipe");
-			if (!start_process(place)) {
-				begin_task(part);
-				rename_task("wakee", place, i);
-				close(ends[1]);
-				be_woken(part, ends[0]);
-			}
-			close(ends[0]);
-		}
+		if (part->kind == WAKER)
+			first = start_wakees(part, place, i, ends);
+		is_wakee[pid_count] = 0;
 		if (!start_process(place)) {
 			begin_task(part);
-			run_task(part, place, i, task_count + i, ends[1]);
+			run_task(part, place, i, task_count + i, ends, &shared->wakes[first]);
 		}
-		if (ends[1] >= 0)
-			close(ends[1]);
+		for (int end = 0; part->kind == WAKER && end < part->burst; end++)
+			close(ends[end]);
 	}
 	for (int i = 0; i < part->n; i++) {
 		for (int waited = 0; !shared->tasks[task_count + i].running; waited++) {
@@ -425,19 +414,42 @@ static void start_part(int place)
 	task_count += part->n;
 }
 
-/* A thread has a mask of its own, so the threads of a process are bound one by one. */
-static void bind_process(int number, const cpu_set_t *cpus)
+/* A thread has attributes of its own, so the threads of a process are changed one by one. */
+static void for_threads(int number, void (*change)(pid_t, const void *), const void *value)
 {
 	struct part *part = &parts[part_of[number]];
 	int first = 0;
 
-	sched_setaffinity(pids[number], sizeof(*cpus), cpus);
+	change(pids[number], value);
 	if (part->kind != MEMORY || !part->threads)
 		return;
 	for (int place = 0; place < part_of[number]; place++)
 		first += parts[place].n;
-	for (int i = 0; i < part->n; i++)
-		sched_setaffinity(shared->tasks[first + i].thread, sizeof(*cpus), cpus);
+	for (int i = 1; i < part->n; i++)
+		change(shared->tasks[first + i].thread, value);
+}
+
+static void bind_thread(pid_t pid, const void *cpus)
+{
+	sched_setaffinity(pid, sizeof(cpu_set_t), cpus);
+}
+
+static void renice_thread(pid_t pid, const void *nice)
+{
+	setpriority(PRIO_PROCESS, pid, *(const long *)nice);
+}
+
+static void reclass_thread(pid_t pid, const void *attributes)
+{
+	set_attributes(pid, attributes);
+}
+
+/* Wakees with a mask of their own keep it. */
+static void bind_process(int number, const cpu_set_t *cpus)
+{
+	struct part *part = &parts[part_of[number]];
+
+	for_threads(number, bind_thread, is_wakee[number] && part->has_wakee ? &part->wakee : cpus);
 }
 
 static void counters(int load, const char *when)
@@ -480,6 +492,107 @@ static void sleep_until(const struct timespec *began, long ms)
 		;
 }
 
+static void put_in(const struct group *group, const char *file, const char *text)
+{
+	char path[192];
+
+	snprintf(path, sizeof(path), "%s/%s", group->path, file);
+	if (put(path, text))
+		printf("group %s: %s %s refused: %s\n", group->name, file, text, strerror(errno));
+}
+
+static void put_quota(const struct group *group, long quota)
+{
+	char text[64] = "max 100000";
+
+	if (quota)
+		snprintf(text, sizeof(text), "%ld 100000", quota * 1000);
+	put_in(group, "cpu.max", text);
+}
+
+static void put_weight(const struct group *group, long weight)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%ld", weight);
+	put_in(group, "cpu.weight", text);
+}
+
+/* Parents come before their children. */
+static void make_groups(void)
+{
+	if (!group_count)
+		return;
+	mount("none", CGROUPS, "cgroup2", 0, NULL); /* it may be there already */
+	put(CGROUPS "/cgroup.subtree_control", "+cpuset +cpu");
+	for (int i = 0; i < group_count; i++) {
+		struct group *group = &groups[i];
+		size_t length = strlen(group->path);
+
+		if (mkdir(group->path, 0755) && errno != EEXIST)
+			die("no group %s: %s", group->name, strerror(errno));
+		for (int child = i + 1; child < group_count; child++)
+			if (!strncmp(groups[child].path, group->path, length) && groups[child].path[length] == '/') {
+				put_in(group, "cgroup.subtree_control", "+cpuset +cpu");
+				break;
+			}
+		put_in(group, "cpu.idle", group->idle ? "1" : "0");
+		if (!group->idle)
+			put_weight(group, group->weight);
+		put_quota(group, group->quota);
+		put_in(group, "cpuset.cpus", *group->cpus ? group->cpus : "\n");
+	}
+	for (int i = 0; i < pid_count; i++) {
+		char text[24];
+
+		if (!*parts[part_of[i]].group)
+			continue;
+		snprintf(text, sizeof(text), "%d", pids[i]);
+		put_in(find_group(parts[part_of[i]].group), "cgroup.procs", text);
+	}
+}
+
+static void remove_groups(void)
+{
+	for (int i = group_count - 1; i >= 0; i--)
+		for (int tried = 0; rmdir(groups[i].path) && errno == EBUSY && tried < 100; tried++)
+			pause_us(2000); /* until the children of forkers are gone */
+}
+
+static void change_group(const struct event *event)
+{
+	struct group *group = find_group(event->group);
+
+	if (event->weight)
+		put_weight(group, event->weight);
+	if (event->quota)
+		put_quota(group, event->quota);
+	if (*event->cpus)
+		put_in(group, "cpuset.cpus", event->cpus);
+}
+
+static void change_part(const struct event *event)
+{
+	cpu_set_t cpus;
+
+	if (*event->cpus)
+		cpus = parse_cpulist(event->cpus);
+	for (int i = 0; i < pid_count; i++) {
+		if (part_of[i] != event->part)
+			continue;
+		if (*event->cpus)
+			bind_process(i, &cpus);
+		if (event->nice != NO_NICE)
+			for_threads(i, renice_thread, &event->nice);
+		if (event->attributes.size)
+			for_threads(i, reclass_thread, &event->attributes);
+		if (event->stop)
+			kill(pids[i], SIGSTOP);
+		if (event->go)
+			kill(pids[i], SIGCONT);
+	}
+}
+
 static void happen(const struct event *event, int load)
 {
 	char path[96];
@@ -495,6 +608,13 @@ static void happen(const struct event *event, int load)
 	case SET:
 		if (put(CPUSET "/cpuset.cpus", event->cpus))
 			die("cannot change the cpuset: %s", strerror(errno));
+		mark_load("hunt: load %d event", load);
+		break;
+	case CHANGE:
+		if (*event->group)
+			change_group(event);
+		else
+			change_part(event);
 		mark_load("hunt: load %d event", load);
 		break;
 	case HALF:
@@ -563,6 +683,9 @@ static void end_tasks(int load)
 		for (int i = 0; i < part->n; i++, task++) {
 			struct told *told = &shared->tasks[task];
 
+			if (part->kind == LOCKER)
+				printf("load %d part %d task %d turns %lu worst_us %ld\n", load, place, i,
+				       told->turns, told->worst / 1000);
 			if (part->kind != MEMORY)
 				continue;
 			for (int waited = 0; told->running != 2 && waited < 2000; waited++)
@@ -579,6 +702,10 @@ static void end_tasks(int load)
 		waitpid(pids[i], NULL, 0);
 	if (*cpuset_from)
 		rmdir(CPUSET);
+	remove_groups();
+	for (int place = 0; place < part_count; place++)
+		if (parts[place].memory)
+			munmap(parts[place].memory, parts[place].mib << 20);
 }
 
 /* NUMA balancing scans from the beginning and often, so that seconds show what minutes would. */
@@ -615,14 +742,27 @@ static void balance_numa(void)
 		    strerror(errno));
 }
 
+/* One lock of all processes, which lends a waiter's priority to its holder. */
+static void make_lock(void)
+{
+	pthread_mutexattr_t attributes;
+
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+	if (pthread_mutex_init(&shared->lock, &attributes))
+		die("no lock with priority inheritance");
+}
+
 static void run_load(char *text, int load)
 {
 	struct timespec began;
 	char *save;
 
-	part_count = event_count = pid_count = task_count = 0;
+	part_count = event_count = pid_count = task_count = group_count = 0;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));
+	make_lock();
 	for (char *part = strtok_r(text, ";", &save); part; part = strtok_r(NULL, ";", &save))
 		parse_part(part);
 	add_event(load_ms / 2, HALF, 0, "");
@@ -632,6 +772,7 @@ static void run_load(char *text, int load)
 		start_part(place);
 	if (*cpuset_from)
 		enter_cpuset();
+	make_groups();
 	for (int i = 0; i < pid_count; i++)
 		bind_process(i, &parts[part_of[i]].cpus);
 	counters(load, "begin");
@@ -683,7 +824,11 @@ int main(int argc, char **argv)
 
 	if (getpid() == 1)
 		loads = be_init();
-	else if (argc != 2)
+	else if (argc == 5 && !strcmp(argv[1], "child")) {
+		rename_task("child", parse_number("PART", argv[2], 0, MOST_PARTS), parse_number("NUMBER", argv[3], 0, 999));
+		work(parse_number("RUN", argv[4], 0, 10000000));
+		return 0;
+	} else if (argc != 2)
 		die("usage: hunt LOADS");
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

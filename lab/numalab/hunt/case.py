@@ -89,7 +89,11 @@ def _kinds(load: Load) -> set[str]:
         "a CPU that goes and comes back": bool(load.hotplug),
         "a mask that changes": any(part.later for part in parts),
         "nice levels": any(part.nice for part in parts),
-        "real-time tasks": any(part.fifo for part in parts),
+        "real-time tasks": any(part.is_real_time for part in parts),
+        "policy batch or idle": any(part.policy in ("batch", "idle") for part in parts),
+        "cgroups": bool(load.groups),
+        "changes": bool(load.changes),
+        "wakees with masks of their own": any(part.wakee for part in parts),
         "threads that share memory": any(part.threads for part in parts),
         "memory that rests": any(part.rest for part in parts),
     }

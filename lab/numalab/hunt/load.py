@@ -4,17 +4,25 @@ The text is what `workloads/hunt/hunt.c` reads: `time ms=1000;hog n=3 start=0 cp
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 from numalab.cpulist import format_cpulist, parse_cpulist
 
-PartKind = Literal["hog", "sleeper", "waker", "forker", "memory"]
+PartKind = Literal["hog", "sleeper", "waker", "forker", "memory", "locker"]
 KINDS: tuple[PartKind, ...] = get_args(PartKind)
+Policy = Literal["fair", "batch", "idle", "fifo", "rr", "deadline"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+Channel = Literal["pipe", "futex", "socket"]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Cpus = tuple[int, ...]
 MOST_MS = 600_000
-_TASK = re.compile(r"(hog|sleeper|waker|wakee|forker|child|memory|thread)(\d{1,2})\.(\d{1,3})")
+PERIOD_MS = 100  # of the quota of a group (cpu.max, Documentation/admin-guide/cgroup-v2.rst)
+_TASK = re.compile(
+    r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
+)
 
 
 @dataclass(frozen=True)
@@ -22,11 +30,18 @@ class Part:
     """A group of equal tasks.
 
     `count` tasks start bound to `start` (empty: to `cpus`) and are allowed on `cpus` when the
-    time begins, on `later` (if any) from half of it on. With `fifo` they are real-time tasks of
-    that priority. `run_us` and `sleep_us` are what sleepers, wakers and forkers do in turns; a
-    forker has `burst` children. Memory users have `mib` each, first touched where they start or on
-    `node`; `threads` are of one process and share it; with `rest` nothing is touched in the second
-    quarter of the time.
+    time begins, on `later` (if any) from half of it on. `run_us` and `sleep_us` are what sleepers,
+    wakers, forkers and lockers do in turns; a forker has `burst` children, a waker `burst` wakees.
+
+    Policies are those of sched(7): `priority` is of fifo and rr, `runtime_us` in each `period_us`
+    of deadline, `slice_us` of fair and batch (0: the kernel's).
+
+    Wakees are allowed on `wakee` (empty: as their waker) and woken over `over`. Children of
+    forkers with `execs` execute a program. Hogs with `yields` yield each 200 us. Lockers of all
+    parts share one lock with priority inheritance. Memory users have `mib` each, first touched
+    where they start or on `node`; `threads` are of one process and share it; with `rest` nothing
+    is touched in the second quarter of the time; `shared` memory is of all processes of the part.
+    `group` is the cgroup of the tasks, if any.
     """
 
     kind: PartKind
@@ -35,24 +50,55 @@ class Part:
     start: Cpus = ()
     later: Cpus = ()
     nice: int = 0
-    fifo: int = 0
+    policy: Policy = "fair"
+    priority: int = 0
+    runtime_us: int = 0
+    period_us: int = 0
+    slice_us: int = 0
     run_us: int = 1000
     sleep_us: int = 1000
     burst: int = 1
+    wakee: Cpus = ()
+    over: Channel = "pipe"
     mib: int = 4
     node: int | None = None
     threads: bool = False
     rest: bool = False
+    shared: bool = False
+    execs: bool = False
+    yields: bool = False
+    group: str = ""
 
     @property
     def tasks(self) -> int:
         """The largest number of tasks at once."""
-        return self.count * {"waker": 2, "forker": 1 + self.burst}.get(self.kind, 1)
+        return self.count * (1 + self.burst if self.kind in ("waker", "forker") else 1)
 
     @property
     def every_cpu(self) -> set[int]:
         """All CPUs that it names."""
-        return {*self.cpus, *self.start, *self.later}
+        return {*self.cpus, *self.start, *self.later, *self.wakee}
+
+    @property
+    def is_real_time(self) -> bool:
+        """Whether its tasks go before all fair ones."""
+        return self.policy in ("fifo", "rr", "deadline")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A cgroup for tasks (cgroup v2): its CPUs (empty: all), weight, and quota.
+
+    `quota_ms` is the CPU time in each 100 ms (0: no limit). With `idle` its tasks are as those of
+    policy idle. A group that is a `parent` has no tasks of its own.
+    """
+
+    name: str
+    parent: str = ""
+    weight: int = 100
+    quota_ms: int = 0
+    cpus: Cpus = ()
+    idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +120,26 @@ class CpusetChange:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A change of a part or of a group, in ms after the start; what is None or empty stays.
+
+    `stop` sends SIGSTOP to the tasks of the part, `go` SIGCONT.
+    """
+
+    at_ms: int
+    part: int | None = None
+    group: str = ""
+    cpus: Cpus = ()
+    nice: int | None = None
+    policy: Policy | None = None
+    priority: int = 0
+    weight: int = 0
+    quota_ms: int = 0
+    stop: bool = False
+    go: bool = False
+
+
+@dataclass(frozen=True)
 class Load:
     """Parts that run at the same time for `ms` milliseconds, and changes meanwhile."""
 
@@ -81,6 +147,8 @@ class Load:
     parts: tuple[Part, ...]
     hotplug: tuple[Hotplug, ...] = ()
     cpuset: CpusetChange | None = None
+    groups: tuple[Group, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @property
     def tasks(self) -> int:
@@ -92,24 +160,95 @@ class Load:
         """All CPUs that it names."""
         named = set[int]().union(*(part.every_cpu for part in self.parts))
         named |= {change.cpu for change in self.hotplug}
+        named.update(*(group.cpus for group in self.groups))
+        named.update(*(change.cpus for change in self.changes))
         return named | ({*self.cpuset.before, *self.cpuset.after} if self.cpuset else set())
 
-    def masks(self, place: int, at_ms: float) -> frozenset[int]:
-        """Return the CPUs allowed for the tasks of a part at a time after the start."""
+    @property
+    def is_steady(self) -> bool:
+        """Whether no CPU, mask, policy or group changes meanwhile."""
+        return not self.changes_ms()
+
+    @property
+    def has_plain_tasks(self) -> bool:
+        """Whether fair shares follow from nice levels alone, and every runnable task may run."""
+        changed = any(
+            change.group or change.stop or change.policy or change.nice is not None
+            for change in self.changes
+        )
+        return not (changed or self.groups) and not any(
+            part.policy in ("idle", "rr", "deadline") or part.yields or part.kind == "locker"
+            or (part.policy == "fifo" and part.kind == "hog")
+            for part in self.parts
+        )  # fmt: skip
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has plain tasks, and nothing changes: absolute limits are from such loads."""
+        return self.has_plain_tasks and self.is_steady
+
+    @cached_property
+    def group_of(self) -> Mapping[str, Group]:
+        """The groups by name."""
+        return {group.name: group for group in self.groups}
+
+    def keep(self, places: Sequence[int]) -> "Load":
+        """Return the load with only these parts, and without changes of the others."""
+        new = {place: number for number, place in enumerate(places)}
+        parts = tuple(self.parts[place] for place in places)
+        changes = tuple(
+            change if change.part is None else replace(change, part=new[change.part])
+            for change in self.changes
+            if change.part is None or change.part in new
+        )
+        return replace(self, parts=parts, changes=changes)
+
+    def has_quota(self, part: Part) -> bool:
+        """Whether a quota may stop the tasks of a part."""
+        above = [group.name for group in self._above(part)]
+        return any(self.group_of[name].quota_ms for name in above) or any(
+            change.quota_ms for change in self.changes if change.group in above
+        )
+
+    def masks(self, place: int, at_ms: float, *, wakees: bool = False) -> frozenset[int]:
+        """Return the CPUs allowed for the tasks of a part, or its wakees, at a time."""
         part = self.parts[place]
         own = part.later if part.later and at_ms >= self.ms / 2 else part.cpus
-        if self.cpuset is None:
-            return frozenset(own)
-        group = self.cpuset.before if at_ms < self.cpuset.at_ms else self.cpuset.after
-        # A mask without a CPU of the cpuset is ignored (cpuset_cpus_allowed()).
-        return frozenset(own) & frozenset(group) or frozenset(group)
+        for change in self.changes:
+            if change.part == place and change.cpus and at_ms >= change.at_ms:
+                own = change.cpus
+        if wakees and part.wakee:
+            own = part.wakee
+        allowed = frozenset(own)
+        if self.cpuset is not None:
+            group = self.cpuset.before if at_ms < self.cpuset.at_ms else self.cpuset.after
+            # A mask without a CPU of the cpuset is ignored (cpuset_cpus_allowed()).
+            allowed = allowed & frozenset(group) or frozenset(group)
+        for above in reversed(self._above(part)):
+            cpus = above.cpus
+            for change in self.changes:
+                if change.group == above.name and change.cpus and at_ms >= change.at_ms:
+                    cpus = change.cpus
+            if cpus:
+                allowed = allowed & frozenset(cpus) or frozenset(cpus)
+        return allowed
 
     def changes_ms(self) -> tuple[float, ...]:
         """Return the times of changes of masks or CPUs, in ms after the start, in order."""
         times = [float(self.ms) / 2] if any(part.later for part in self.parts) else []
         times += [self.cpuset.at_ms] if self.cpuset else []
         times += [ms for change in self.hotplug for ms in (change.off_ms, change.on_ms)]
+        times += [change.at_ms for change in self.changes]
         return tuple(sorted(times))
+
+    def _above(self, part: Part) -> list[Group]:
+        """Return the group of a part and those above it."""
+        above: list[Group] = []
+        name = part.group
+        while name in self.group_of and len(above) < len(self.groups):
+            above.append(self.group_of[name])
+            name = above[-1].parent
+        return above
 
 
 def part_of_task(comm: str) -> tuple[str, int, int] | None:
@@ -118,22 +257,32 @@ def part_of_task(comm: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 
-_NUMBERS: Mapping[str, str] = {
-    "n": "count", "nice": "nice", "fifo": "fifo", "run": "run_us", "sleep": "sleep_us",
-    "burst": "burst", "mib": "mib", "node": "node",
+# The words of the text, by the fields that they set.
+_WORDS: Mapping[str, str] = {
+    "count": "n", "period_us": "period", "runtime_us": "runtime", "slice_us": "slice",
+    "run_us": "run", "sleep_us": "sleep", "quota_ms": "quota", "at_ms": "at", "off_ms": "off",
+    "on_ms": "on", "before": "from", "after": "to", "execs": "exec", "yields": "yield",
 }  # fmt: skip
-_LISTS = ("start", "cpus", "later")
-_FLAGS = ("threads", "rest")
+_Entry = Part | Hotplug | CpusetChange | Group | Change
+_ENTRIES: Mapping[str, type[_Entry]] = {
+    "hotplug": Hotplug,
+    "cpuset": CpusetChange,
+    "group": Group,
+    "change": Change,
+}
+_REQUIRED = ("cpu", "off", "on", "from", "to", "at", "cpus", "name")
+_NAME = re.compile(r"[a-z]{1,8}")
 
 
 def render_load(load: Load) -> str:
     """Write a load for the driver."""
-    parts = [f"time ms={load.ms}", *map(_render_part, load.parts)]
-    parts += [f"hotplug cpu={h.cpu} off={h.off_ms} on={h.on_ms}" for h in load.hotplug]
-    if load.cpuset is not None:
-        before, after = (format_cpulist(c) for c in (load.cpuset.before, load.cpuset.after))
-        parts.append(f"cpuset from={before} to={after} at={load.cpuset.at_ms}")
-    return ";".join(parts)
+    words = [f"time ms={load.ms}"]
+    words += [_render("group", group) for group in load.groups]
+    words += [_render(part.kind, part, "kind") for part in load.parts]
+    words += [_render("hotplug", hotplug) for hotplug in load.hotplug]
+    words += [_render("cpuset", load.cpuset)] if load.cpuset else []
+    words += [_render("change", change) for change in load.changes]
+    return ";".join(words)
 
 
 def render_loads(loads: Iterable[Load]) -> str:
@@ -141,14 +290,15 @@ def render_loads(loads: Iterable[Load]) -> str:
     return "|".join(map(render_load, loads))
 
 
-def _render_part(part: Part) -> str:
-    usual = {field.name: field.default for field in fields(Part)}
-    words: list[str] = [part.kind]
-    for word, name in _NUMBERS.items():
-        if word == "n" or getattr(part, name) != usual[name]:
-            words.append(f"{word}={getattr(part, name)}")
-    words += [f"{name}={format_cpulist(cpus)}" for name in _LISTS if (cpus := getattr(part, name))]
-    words += [f"{name}=1" for name in _FLAGS if getattr(part, name)]
+def _render(word: str, entry: _Entry, skipped: str = "") -> str:
+    words = [word]
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        name = _WORDS.get(field.name, field.name)
+        if field.name == skipped or (value == field.default and name != "n"):
+            continue
+        text = format_cpulist(value) if isinstance(value, tuple) else str(value)
+        words.append(f"{name}={int(value) if isinstance(value, bool) else text}")
     return " ".join(words)
 
 
@@ -158,59 +308,88 @@ def parse_loads(text: str) -> tuple[Load, ...]:
 
 
 def _parse_load(text: str) -> Load:
-    load = Load(1000, ())
-    ms, cpuset = load.ms, load.cpuset
-    parts: list[Part] = []
-    hotplug: list[Hotplug] = []
+    ms = 1000
+    entries: list[_Entry] = []
     for piece in filter(None, map(str.strip, text.split(";"))):
         word, *words = piece.split()
         values = dict(assignment.partition("=")[::2] for assignment in words)
-        try:
-            if word == "time":
-                ms = int(values["ms"])
-            elif word == "hotplug":
-                numbers = [int(values[name]) for name in ("cpu", "off", "on")]
-                hotplug.append(Hotplug(numbers[0], numbers[1], numbers[2]))
-            elif word == "cpuset":
-                ends = [parse_cpulist(values[name]) for name in ("from", "to")]
-                cpuset = CpusetChange(ends[0], ends[1], int(values["at"]))
-            else:
-                parts.append(_parse_part(word, values))
-        except KeyError as error:
-            raise ValueError(f"{piece!r} lacks {error.args[0]}=") from None
+        if word == "time":
+            if "ms" not in values:
+                raise ValueError(f"{piece!r} lacks ms=")
+            ms = int(values["ms"])
+        else:
+            entries.append(_parse(piece, word, values))
     if not 10 <= ms <= MOST_MS:
         raise ValueError(f"a load takes 10 to {MOST_MS} ms, not {ms}")
-    return Load(ms, tuple(parts), tuple(hotplug), cpuset)
-
-
-def _parse_part(text: str, values: Mapping[str, str]) -> Part:
-    kind = next((name for name in KINDS if name == text), None)
-    if kind is None:
-        raise ValueError(f"no part is called {text!r} (valid: {', '.join(KINDS)})")
-    if unknown := values.keys() - {*_NUMBERS, *_LISTS, *_FLAGS}:
-        raise ValueError(f"{text} has no {min(unknown)}=")
-
-    def number(word: str, usual: int) -> int:
-        return int(values.get(word, usual))
-
-    def cpus(word: str) -> Cpus:
-        return parse_cpulist(values[word]) if word in values else ()
-
-    if not cpus("cpus"):
-        raise KeyError("cpus")
-    return Part(
-        kind=kind,
-        count=number("n", 1),
-        cpus=cpus("cpus"),
-        start=cpus("start"),
-        later=cpus("later"),
-        nice=number("nice", Part.nice),
-        fifo=number("fifo", Part.fifo),
-        run_us=number("run", Part.run_us),
-        sleep_us=number("sleep", Part.sleep_us),
-        burst=number("burst", Part.burst),
-        mib=number("mib", Part.mib),
-        node=int(values["node"]) if "node" in values else None,
-        threads=values.get("threads") == "1",
-        rest=values.get("rest") == "1",
+    cpusets = [entry for entry in entries if isinstance(entry, CpusetChange)]
+    load = Load(
+        ms,
+        tuple(entry for entry in entries if isinstance(entry, Part)),
+        tuple(entry for entry in entries if isinstance(entry, Hotplug)),
+        cpusets[-1] if cpusets else None,
+        tuple(entry for entry in entries if isinstance(entry, Group)),
+        tuple(entry for entry in entries if isinstance(entry, Change)),
     )
+    _check(load)
+    return load
+
+
+def _check(load: Load) -> None:
+    """Raise ValueError for a load that names what it does not have."""
+    names: set[str] = set()
+    for group in load.groups:
+        if not _NAME.fullmatch(group.name) or group.name in names:
+            raise ValueError(f"the name of a group is 1 to 8 letters, once: {group.name!r}")
+        if group.parent and group.parent not in names:
+            raise ValueError(f"group {group.name} comes before its parent {group.parent!r}")
+        names.add(group.name)
+    named = {part.group for part in load.parts} | {change.group for change in load.changes}
+    named -= {"", *names}
+    if named:
+        raise ValueError(f"no group is called {min(named)!r} (valid: {', '.join(sorted(names))})")
+    if load.cpuset is not None and load.groups:
+        raise ValueError("a load has either cpuset or groups; groups have cpus=")
+    for change in load.changes:
+        if (change.part is None) == (not change.group):
+            raise ValueError("a change names either part= or group=")
+        if change.part is not None and not 0 <= change.part < len(load.parts):
+            raise ValueError(f"a change names part {change.part} of {len(load.parts)}")
+
+
+def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
+    kind = next((name for name in KINDS if name == word), None)
+    entry: type[_Entry] | None = Part if kind else _ENTRIES.get(word)
+    if entry is None:
+        raise ValueError(f"no part is called {word!r} (valid: {', '.join((*KINDS, *_ENTRIES))})")
+    # `fifo=50` is how cases of before 26 November 2026 say it.
+    if kind and "fifo" in values:
+        values = {**values, "policy": "fifo", "priority": values["fifo"]}
+        del values["fifo"]
+    fields_of = {_WORDS.get(field.name, field.name): field for field in fields(entry)}
+    fields_of.pop("kind", None)
+    if unknown := values.keys() - fields_of.keys():
+        raise ValueError(f"{word} has no {min(unknown)}=")
+    arguments: dict[str, Any] = {"kind": kind, "count": 1} if kind else {}
+    for name, field in fields_of.items():
+        if name in values:
+            arguments[field.name] = _value(field.name, values[name])
+        elif name in _REQUIRED and not (name == "cpus" and entry is not Part):
+            raise ValueError(f"{piece!r} lacks {name}=")
+    return entry(**arguments)
+
+
+_LISTS = ("cpus", "start", "later", "wakee", "before", "after")
+_FLAGS = ("threads", "rest", "shared", "execs", "yields", "idle", "stop", "go")
+_CHOICES: Mapping[str, tuple[str, ...]] = {"policy": POLICIES, "over": CHANNELS}
+
+
+def _value(field: str, text: str) -> object:
+    if field in _LISTS:
+        return parse_cpulist(text)
+    if field in _FLAGS:
+        return text == "1"
+    if choices := _CHOICES.get(field):
+        if text not in choices:
+            raise ValueError(f"{field}={text} (valid: {', '.join(choices)})")
+        return text
+    return text if field in ("group", "name", "parent") else int(text)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 
@@ -53,28 +53,33 @@ Judge = Callable[[LoadRecording], list[Finding]]
 
 @dataclass(frozen=True)
 class Property:
-    """A property of a load: its name, its limit, and the function that judges a recording."""
+    """A property of a load: its name, its limit, and the function that judges a recording.
+
+    The limit holds in plain loads only (`Load.is_plain`) unless it is of `any_load`.
+    """
 
     name: str
     limit: Limit
     judge: Judge
+    any_load: bool = False
 
 
 # In the order in which they are reported; modules not named here follow.
 PROPERTIES: Registry[Property] = Registry(
     "property",
     "numalab.hunt.properties",
-    first=("balance", "sharing", "moving", "cores", "waking", "numa"),
+    first=("balance", "sharing", "moving", "cores", "waking", "numa", "policies", "groups"),
 )
 
 
 def register_property(
-    name: str, *, most: float, suspect: float | None = None
+    name: str, *, most: float, suspect: float | None = None, any_load: bool = False
 ) -> Callable[[Observe], Judge]:
     """Add a property that hunts check; a decorator of the function that observes it.
 
     The function yields an observation for each part of the load that it can judge, or none. A
     value above `most` violates the property; one above `suspect` counts if the baseline's is lower.
+    The limit holds in loads of fair tasks without groups and changes, unless of `any_load`.
     The first paragraph of the docstring says what holds.
 
         @register_property("woken-soon", most=10.0, suspect=2.0)
@@ -100,7 +105,7 @@ def register_property(
                 )  # fmt: skip
             return findings
 
-        PROPERTIES.add(name, Property(name, usual, judge), judge)
+        PROPERTIES.add(name, Property(name, usual, judge, any_load), judge)
         return judge
 
     return add
@@ -114,6 +119,12 @@ def property_names() -> tuple[str, ...]:
 def describe_property(name: str) -> str:
     """Return what holds of a property, in one sentence."""
     return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
+
+
+def _weakened(finding: Finding, run: LoadRecording, entry: Property) -> Finding:
+    """Let limits that come from plain loads count in other loads only beside a reference kernel."""
+    from_plain = finding.most > 0 and not entry.any_load
+    return replace(finding, weak=True) if from_plain and not run.load.is_plain else finding
 
 
 def judge_load(
@@ -141,5 +152,7 @@ def judge_load(
             failures[name] = f"the property {name!r} is not judged: {fault}"
             continue
         if of_parts:
-            findings.append(max(of_parts, key=lambda finding: finding.closeness))
+            findings.append(
+                _weakened(max(of_parts, key=lambda finding: finding.closeness), run, entry)
+            )
     return tuple(findings), failures

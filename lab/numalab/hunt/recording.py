@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from numalab.hunt.load import Load, part_of_task
+from numalab.hunt.load import Cpus, Load, part_of_task
 from numalab.recording.events import typed
 from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording
@@ -25,9 +25,13 @@ GRACE_MS = 150
 SETTLED = 0.5  # of the load's time
 _COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
 _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
+_LOCK = re.compile(
+    r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
+)
 # By load; then by when and name, or by part and task, and node.
 _Counters = dict[int, dict[str, dict[str, int]]]
 _Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
+_Locks = dict[int, dict[tuple[int, int], "LockTurns"]]
 _MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|over)")
 
 
@@ -41,13 +45,31 @@ class LoadTask:
     number: int
 
 
+@dataclass(frozen=True)
+class Crew:
+    """Tasks of a part that have one mask (`cpus`, before any change), and what they are called."""
+
+    pids: frozenset[int]
+    cpus: Cpus
+    wakees: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class LockTurns:
+    """How often a locker had the lock, and its longest wait for it."""
+
+    turns: int
+    worst_us: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoadRecording(Recording):
     """The recording of one load, between its marks; all times in ns of the trace clock.
 
-    `table` reaches beyond the window on both sides. `counters[when][name]` and
-    `pages[part, task][node]` are what the driver printed. With `far_costs` far memory takes longer
-    than near memory.
+    `table` reaches beyond the window on both sides. `counters[when][name]`,
+    `pages[part, task][node]` and `locks[part, task]` are what the driver printed. With
+    `far_costs` far memory takes longer than near memory.
     """
 
     topology: Topology
@@ -55,6 +77,7 @@ class LoadRecording(Recording):
     load: Load
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pages: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
+    locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
     far_costs: bool = False
 
     @cached_property
@@ -88,9 +111,23 @@ class LoadRecording(Recording):
 
     @property
     def settled(self) -> Window:
-        """The later part of the time, in which the load has had time to settle."""
-        start = self.window.start_ns + int(self.window.length_ns * SETTLED)
-        return Window(start, self.window.end_ns)
+        """The later part of the time, in which the load has had time to settle.
+
+        It begins at half of the time, or some time after the last change if that is later.
+        """
+        changed = max(self.load.changes_ms(), default=-GRACE_MS)
+        half = self.window.start_ns + int(self.window.length_ns * SETTLED)
+        start = max(half, self._at(changed + 2 * GRACE_MS))
+        return Window(min(start, self.window.end_ns), self.window.end_ns)
+
+    @property
+    def judged(self) -> Window:
+        """The whole time of a load that is steady, else its settled time."""
+        return self.window if self.load.is_steady else self.settled
+
+    def last_masks(self, place: int, *, wakees: bool = False) -> frozenset[int]:
+        """Return the CPUs on which the tasks of a part are allowed in the settled time."""
+        return self.load.masks(place, self.load.ms, wakees=wakees)
 
     @cached_property
     def idle(self) -> Mapping[int, Spans]:
@@ -175,30 +212,47 @@ class LoadRecording(Recording):
                 phases.append((Window(start, min(end, self.window.end_ns)), low + 1))
         return phases
 
+    def crews(self, part: int) -> tuple[Crew, ...]:
+        """Return the tasks of a part by their mask: wakees may have one of their own."""
+        own = self.load.parts[part]
+        mine = {pid: task for pid, task in self.load_tasks.items() if task.part == part}
+        woken = frozenset(pid for pid, task in mine.items() if own.wakee and task.kind == "wakee")
+        crews = (
+            Crew(frozenset(mine) - woken, own.cpus, False, own.kind),
+            Crew(woken, own.wakee, True, "wakee"),
+        )
+        return tuple(crew for crew in crews if crew.pids)
+
     def avoidable(self, part: int, inside: Window | None = None) -> dict[int, Spans]:
         """Return for each CPU when it was idle and a task waited that may run there.
 
         The tasks are those of one part.
         """
         pieces_of_cpu: dict[int, list[Spans]] = {}
-        mine = [self.waits[pid] for pid, task in self.load_tasks.items() if task.part == part]
-        waited = joined(mine)
-        for window, at_ms in self.phases():
-            low, high = window.start_ns, window.end_ns
-            if inside is not None:
-                low, high = max(low, inside.start_ns), min(high, inside.end_ns)
-            if high <= low:
-                continue
-            here = between(waited, low, high)
-            for cpu in self.load.masks(part, at_ms):
-                if cpu in self.idle:
-                    pieces_of_cpu.setdefault(cpu, []).append(met(self.idle[cpu], here))
+        for crew in self.crews(part):
+            waited = joined(self.waits[pid] for pid in crew.pids)
+            for window, at_ms in self.phases():
+                low, high = window.start_ns, window.end_ns
+                if inside is not None:
+                    low, high = max(low, inside.start_ns), min(high, inside.end_ns)
+                if high <= low:
+                    continue
+                here = between(waited, low, high)
+                for cpu in self.load.masks(part, at_ms, wakees=crew.wakees):
+                    if cpu in self.idle:
+                        pieces_of_cpu.setdefault(cpu, []).append(met(self.idle[cpu], here))
         return {cpu: joined(pieces) for cpu, pieces in pieces_of_cpu.items()}
 
-    def time_on(self, part: int, window: Window) -> pl.DataFrame:
-        """Return how long each task of a part ran on each CPU in a time: pid, cpu, ns."""
-        pids = [pid for pid, task in self.load_tasks.items() if task.part == part]
-        inside = clip(self.load_spans.filter(pl.col("pid").is_in(pids)), window)
+    def time_on(
+        self, part: int, window: Window, pids: Collection[int] | None = None
+    ) -> pl.DataFrame:
+        """Return how long each task of a part ran on each CPU in a time: pid, cpu, ns.
+
+        Only `pids`, if given.
+        """
+        mine = [pid for pid, task in self.load_tasks.items() if task.part == part]
+        wanted = mine if pids is None else [pid for pid in mine if pid in pids]
+        inside = clip(self.load_spans.filter(pl.col("pid").is_in(wanted)), window)
         length = pl.col("end_ns") - pl.col("start_ns")
         return inside.group_by("pid", "cpu").agg(ns=length.sum()).sort("pid", "cpu")
 
@@ -223,7 +277,7 @@ def read_loads(
         if mark := _MARK.fullmatch(text or ""):
             times.setdefault((int(mark[1]), mark[2]), int(time_ns))
     lost = gaps(table)
-    counters, pages = _printed(stdout)
+    counters, pages, locks = _printed(stdout)
     complete, since = [], 0
     for number, load in enumerate(loads):
         begin, end = times.get((number, "begin")), times.get((number, "end"))
@@ -244,6 +298,7 @@ def read_loads(
                 load=load,
                 counters=counters.get(number, {}),
                 pages=pages.get(number, {}),
+                locks=locks.get(number, {}),
                 far_costs=far_costs,
                 directory=directory,
             )
@@ -251,9 +306,10 @@ def read_loads(
     return tuple(complete)
 
 
-def _printed(text: str) -> tuple[_Counters, _Pages]:
+def _printed(text: str) -> tuple[_Counters, _Pages, _Locks]:
     counters: _Counters = {}
     pages: _Pages = {}
+    locks: _Locks = {}
     for line in text.splitlines():
         if match := _COUNTER.fullmatch(line):
             counters.setdefault(int(match[1]), {}).setdefault(match[2], {})[match[3]] = int(
@@ -262,4 +318,7 @@ def _printed(text: str) -> tuple[_Counters, _Pages]:
         elif match := _PAGES.fullmatch(line):
             load, part, task, node, count = map(int, match.groups())
             pages.setdefault(load, {}).setdefault((part, task), {})[node] = count
-    return counters, pages
+        elif match := _LOCK.fullmatch(line):
+            load, part, task, turns, worst = map(int, match.groups())
+            locks.setdefault(load, {})[part, task] = LockTurns(turns, worst)
+    return counters, pages, locks

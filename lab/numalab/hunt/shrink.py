@@ -23,15 +23,16 @@ class Shrunk:
     tried: int
 
 
-def size(case: Case) -> tuple[int, int, int, int, int, int]:
+def size(case: Case) -> tuple[int, ...]:
     """Return the sizes of a case to compare, the most important first."""
     machine = case.machine
     loads = case.loads
     values = len({value for row in machine.distances for value in row})
     ms = sum(load.ms for load in loads)
-    masks = sum(len(p.cpus) + len(p.start) + len(p.later) for load in loads for p in load.parts)
+    parts = [part for load in loads for part in load.parts]
+    masks = sum(len(p.cpus) + len(p.start) + len(p.later) + len(p.wakee) for p in parts)
     tasks = sum(load.tasks for load in loads)
-    return (len(machine.nodes), machine.cpu_count, tasks, values, ms, masks)
+    return (len(machine.nodes), machine.cpu_count, tasks, values, ms, masks, len(case.text))
 
 
 def shrink(
@@ -149,27 +150,46 @@ def _renumbered(load: Load, new: Mapping[int, int], nodes: Sequence[int]) -> Loa
     def cut(cpus: Cpus) -> Cpus:
         return tuple(sorted(new[cpu] for cpu in cpus if cpu in new))
 
-    parts = []
-    for part in load.parts:
+    kept, parts = [], []
+    for place, part in enumerate(load.parts):
         cpus, later, start = cut(part.cpus), cut(part.later), cut(part.start)
-        if not cpus or (part.later and not later) or (part.start and not start):
+        wakee = cut(part.wakee)
+        gone = (part.later and not later) or (part.start and not start)
+        if not cpus or gone or (part.wakee and not wakee):
             continue
         if part.node is not None and part.node not in nodes:
             continue
         node = None if part.node is None else list(nodes).index(part.node)
-        parts.append(replace(part, cpus=cpus, later=later, start=start, node=node))
+        kept.append(place)
+        parts.append(replace(part, cpus=cpus, later=later, start=start, node=node, wakee=wakee))
+    if not parts:
+        return None
+    load = load.keep(kept)
+    changes = tuple(
+        replace(change, cpus=cut(change.cpus))
+        for change in load.changes
+        if not change.cpus or cut(change.cpus)
+    )
+    groups = tuple(replace(group, cpus=cut(group.cpus)) for group in load.groups)
+    if any(old.cpus and not group.cpus for old, group in zip(load.groups, groups, strict=True)):
+        return None
     hotplug = tuple(replace(h, cpu=new[h.cpu]) for h in load.hotplug if new.get(h.cpu))
     cpuset = load.cpuset
     if cpuset is not None:
         before, after = cut(cpuset.before), cut(cpuset.after)
         cpuset = CpusetChange(before, after, cpuset.at_ms) if before and after else None
-    return Load(load.ms, tuple(parts), hotplug, cpuset) if parts else None
+    return Load(load.ms, tuple(parts), hotplug, cpuset, groups, changes)
 
 
 def _loads(load: Load, machine: Topology) -> Iterator[Load]:
-    for place in range(len(load.parts)):
+    places = range(len(load.parts))
+    for place in places:
         if len(load.parts) > 1:
-            yield replace(load, parts=(*load.parts[:place], *load.parts[place + 1 :]))
+            yield load.keep([other for other in places if other != place])
+    for place in range(len(load.changes)):
+        yield replace(load, changes=(*load.changes[:place], *load.changes[place + 1 :]))
+    if load.groups and not any(change.group for change in load.changes):
+        yield replace(load, groups=(), parts=tuple(replace(part, group="") for part in load.parts))
     if load.hotplug:
         yield replace(load, hotplug=())
     if load.cpuset is not None:
@@ -177,7 +197,7 @@ def _loads(load: Load, machine: Topology) -> Iterator[Load]:
     for place, part in enumerate(load.parts):
         for small in _parts(part, machine):
             yield replace(load, parts=(*load.parts[:place], small, *load.parts[place + 1 :]))
-    if load.ms // 2 >= LEAST_MS and not (load.hotplug or load.cpuset):
+    if load.ms // 2 >= LEAST_MS and not (load.hotplug or load.cpuset or load.changes):
         yield replace(load, ms=load.ms // 2)
 
 
@@ -189,8 +209,12 @@ def _parts(part: Part, machine: Topology) -> Iterator[Part]:
         yield replace(part, burst=part.burst // 2)
     if part.later:
         yield replace(part, later=())
-    if part.nice:
-        yield replace(part, nice=0)
+    usual = Part(part.kind, part.count, part.cpus)
+    for name in ("nice", "wakee", "over", "execs", "yields", "slice_us"):
+        if getattr(part, name) != getattr(usual, name):
+            yield replace(part, **{name: getattr(usual, name)})
+    if part.policy != "fair":
+        yield replace(part, policy="fair", priority=0, runtime_us=0, period_us=0)
     if len(part.start) > 1:
         yield replace(part, start=part.start[:1])
     for node in machine.nodes:

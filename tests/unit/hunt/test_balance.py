@@ -47,13 +47,29 @@ def test_one_turn_on_a_node_is_enough_to_have_reached_it() -> None:
     "load",
     [
         "time ms=1000;hog n=1 cpus=0-3",
-        "time ms=1000;hog n=3 cpus=0-3 later=0-1",
-        HOGS + ";hotplug cpu=3 off=100 on=200",
-        HOGS + ";cpuset from=0-3 to=0-1 at=500",
+        "time ms=1000;sleeper n=3 cpus=0-3",
+        "time ms=1000;group name=a quota=50;hog n=3 cpus=0-3 group=a",
+        HOGS + ";change at=900 part=0 cpus=0-1",
     ],
 )
-def test_reachability_is_asked_of_several_hogs_whose_cpus_stay(load: str) -> None:
+def test_reachability_is_asked_of_several_hogs_that_may_run(load: str) -> None:
     assert not list(reachability(recording(load, [(1, "hog0.0", 0, 0, 1000)])))
+
+
+@pytest.mark.parametrize(
+    ("change", "nodes"),
+    [
+        ("hog n=3 cpus=0-3 later=0-1", [0]),
+        ("hog n=3 cpus=0-3;hotplug cpu=3 off=100 on=200", [0, 1]),
+        ("hog n=3 cpus=0-3;cpuset from=0-3 to=0-1 at=500", [0]),
+        ("hog n=3 cpus=0-3;change at=200 part=0 cpus=2-3", [1]),
+    ],
+)
+def test_reachability_is_asked_of_the_cpus_that_are_left_in_the_end(
+    change: str, nodes: list[int]
+) -> None:
+    findings = list(reachability(recording("time ms=1000;" + change, [(1, "hog0.0", 0, 0, 1000)])))
+    assert [f"node {node} " in finding.text for node, finding in zip(nodes, findings, strict=True)]
 
 
 def test_the_longest_wait_beside_an_idle_cpu_is_told_with_its_moment() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.load import parse_loads
+from numalab.hunt.load import parse_loads, render_load
 from numalab.hunt.shrink import shrink, size
 
 
@@ -76,3 +76,21 @@ def test_what_violates_by_chance_is_no_step_on_the_way() -> None:
     small = shrink(big(), violates, lambda: True, lambda case: hogs(case) >= 3).case
     assert (hogs(small), small.loads[0].tasks) == (3, 3)
     assert hogs(shrink(big(), violates, lambda: True).case) == 2
+
+
+def test_policies_groups_wakees_and_changes_go_where_they_do_not_matter() -> None:
+    (load,) = parse_loads(
+        "time ms=1500;group name=a quota=50;waker n=1 cpus=0-3 burst=2 wakee=1 over=futex group=a;"
+        "hog n=2 cpus=0-3 policy=batch;change at=300 part=1 nice=5"
+    )
+    machine = machine_of(
+        'summary = "s"\nnodes = 2\ncpus = 2\nmemory_mib = 256\n'
+        '[shape]\nkind = "full"\ndistances = [10, 20]\n'
+    )
+    assert machine is not None
+
+    def violates(cases: Sequence[Case]) -> list[list[bool]]:
+        return [[any(p.kind == "hog" for p in load.parts) for load in c.loads] for c in cases]
+
+    small = shrink(Case(machine, (load,)), violates, lambda: True).case
+    assert render_load(small.loads[0]).split(";")[1:] == ["hog n=1 cpus=0"]

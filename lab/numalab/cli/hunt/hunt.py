@@ -18,7 +18,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
-from numalab.hunt.property import OF_BOOT, PROPERTIES, describe_property, property_names
+from numalab.hunt.property import describe_property, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import Store, host_jobs, workers
@@ -45,9 +45,7 @@ def command(
     ] = None,
     properties: Annotated[
         str | None,
-        typer.Option(
-            help=f"Properties, with commas: {', '.join([*OF_BOOT, *PROPERTIES.built_in()])}."
-        ),
+        typer.Option(help="Properties to check, with commas; --list prints them. Default: all."),
     ] = None,
     budget: Annotated[str, typer.Option(help="Wall time, such as 90s, 20m or 2h.")] = "20m",
     machines: Annotated[

@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from numalab.hunt.case import Case
 from numalab.hunt.generate.loads import draw_loads, freed
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.load import Load
+from numalab.hunt.generate.mutate import varied
 
 # On each machine: two seconds of a load take a tenth of the CPU time that a boot takes.
 LOADS = 12
@@ -41,7 +41,8 @@ def draw_case(
     if near and number % 3 == 2:
         close = rng.choices(near, [load.closeness for load in near])[0]
         machine = close.case.machine
-        loads = [_varied(rng, close.case.loads[close.load]) for _ in range(_VARIED)]
+        old = [load for load in close.case.loads if load is not close.case.loads[close.load]]
+        loads = [varied(rng, close.case.loads[close.load], machine, old) for _ in range(_VARIED)]
         loads = loads[: most - timed]
     else:
         machine = draw_machine(rng, smt=number % _SMT == _SMT - 1)
@@ -52,11 +53,3 @@ def draw_case(
     else:
         loads += draw_loads(rng, machine, most - len(loads))
     return Case(machine, tuple(sorted(dict.fromkeys(loads), key=lambda load: bool(load.hotplug))))
-
-
-def _varied(rng: random.Random, load: Load) -> Load:
-    parts = list(load.parts)
-    place = rng.randrange(len(parts))
-    count = max(1, parts[place].count + rng.choice((-2, -1, 0, 1, 2)))
-    parts[place] = replace(parts[place], count=count)
-    return replace(load, parts=tuple(parts))

@@ -1,13 +1,13 @@
 """Generate loads from a seed for one machine; each family tests another decision."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from numalab.hunt.generate import groups, policies
+from numalab.hunt.generate.draw import Family, everywhere
 from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
 from numalab.topology.topology import Topology
-
-Family = Callable[[random.Random, Topology], Load | None]
 
 
 def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load, ...]:
@@ -62,7 +62,7 @@ def partial(rng: random.Random, machine: Topology) -> Load | None:
 
 def crowd(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs of different weights that have to share few CPUs, beside a sleeper."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     few = tuple(sorted(rng.sample(allowed, min(len(allowed), rng.choice((1, 1, 2))))))
     count = rng.choice((1, 2))
     parts = tuple(
@@ -74,14 +74,23 @@ def crowd(rng: random.Random, machine: Topology) -> Load | None:
 
 def real_time(rng: random.Random, machine: Topology) -> Load | None:
     """Real-time tasks, fewer than CPUs, which find a CPU each beside hogs on all of them."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     start = (rng.choice(allowed),)
     count = rng.randint(1, len(allowed) // 2)
     run = rng.choice((500, 2000))
     parts = (
-        Part("sleeper", count, allowed, start, fifo=rng.choice((5, 50)), run_us=run, sleep_us=run),
+        Part(
+            "sleeper",
+            count,
+            allowed,
+            start,
+            policy="fifo",
+            priority=rng.choice((5, 50)),
+            run_us=run,
+            sleep_us=run,
+        ),
         Part("hog", len(allowed), allowed),
     )
     return Load(1000, parts)
@@ -89,14 +98,14 @@ def real_time(rng: random.Random, machine: Topology) -> Load | None:
 
 def steady(rng: random.Random, machine: Topology) -> Load | None:
     """No more hogs than CPUs: once they are spread there is no reason to move any."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     count = rng.choice((len(allowed), max(1, len(allowed) // 2), rng.randint(1, len(allowed))))
     return Load(1200, (Part("hog", count, allowed),))
 
 
 def pinned(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs bound to some CPUs, and hogs that may run everywhere."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     bound = tuple(sorted(rng.sample(allowed, rng.randint(1, max(1, len(allowed) // 2)))))
     few = tuple(sorted(rng.sample(allowed, min(len(allowed), rng.choice((1, 2, 3))))))
     parts = (
@@ -109,7 +118,7 @@ def pinned(rng: random.Random, machine: Topology) -> Load | None:
 
 def weighted(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs of different weights."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     parts = tuple(
         Part("hog", rng.randint(1, len(allowed)), allowed, nice=nice)
         for nice in rng.sample((-10, -5, 0, 5, 10, 19), 2)
@@ -122,7 +131,7 @@ def sleepers(rng: random.Random, machine: Topology) -> Load | None:
 
     Half of the times they all begin on one CPU.
     """
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     run = rng.choice((300, 1000, 3000, 8000))
     count = max(1, len(allowed) * rng.choice((1, 2, 3)) // 2)
     start = (rng.choice(allowed),) if rng.random() < 0.5 else ()
@@ -144,7 +153,7 @@ def churn(rng: random.Random, machine: Topology) -> Load | None:
 
 def wakers(rng: random.Random, machine: Topology) -> Load | None:
     """Pairs that wake each other, on a machine that has idle CPUs for all of them."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     pairs = max(1, len(allowed) // 4)
     run = rng.choice((500, 2000, 5000))
     start = (rng.choice(allowed),) if rng.random() < 0.5 else ()
@@ -153,7 +162,7 @@ def wakers(rng: random.Random, machine: Topology) -> Load | None:
 
 def crowded_out(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks that wake on CPUs that bound hogs have, beside idle ones."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     taken = tuple(sorted(rng.sample(allowed, rng.randint(1, len(allowed) // 2))))
@@ -169,7 +178,7 @@ def crowded_out(rng: random.Random, machine: Topology) -> Load | None:
 
 def moving_wakers(rng: random.Random, machine: Topology) -> Load | None:
     """Pairs whose mask changes at half of the time, beside hogs."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     later = tuple(sorted(rng.sample(allowed, rng.randint(1, len(allowed) - 1))))
@@ -183,7 +192,7 @@ def moving_wakers(rng: random.Random, machine: Topology) -> Load | None:
 
 def forkers(rng: random.Random, machine: Topology) -> Load | None:
     """Parents whose children find their CPUs when they are made."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     if rng.random() < 0.3 and len(allowed) > 2:
         allowed = tuple(sorted(rng.sample(allowed, rng.randint(2, len(allowed)))))
     cpus = len(allowed)
@@ -197,7 +206,7 @@ def memory(rng: random.Random, machine: Topology) -> Load | None:
     """Memory users whose memory was first touched elsewhere: on another node or without CPUs."""
     if len(machine.nodes) < 2:
         return None
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     node = rng.choice([node.id for node in machine.nodes if node.memory_mib])
     count = max(1, min(len(allowed) // 2, rng.randint(1, 3)))
     apart = [cpu for cpu in allowed if machine.node_of_cpu(cpu) != node] or list(allowed)
@@ -208,7 +217,7 @@ def memory(rng: random.Random, machine: Topology) -> Load | None:
 
 def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Two processes whose threads share memory, with idle CPUs or without."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     if len(machine.nodes) < 2 or len(allowed) < 4:
         return None
     count = rng.choice((len(allowed) // 4, len(allowed) // 2))
@@ -235,7 +244,7 @@ def local_memory(rng: random.Random, machine: Topology) -> Load | None:
 
 def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Memory users on full nodes, some bound to one CPU: only a swap of tasks helps."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
     if len(holders) < 2 or len(allowed) < 3:
         return None
@@ -264,7 +273,7 @@ def freed(rng: random.Random, machine: Topology) -> Load:
 
     Half of them have their memory where they start. No CPU has two.
     """
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     nodes = [node.id for node in machine.nodes if node.memory_mib]
     some = rng.sample(allowed, max(1, len(allowed) * rng.choice((1, 2, 3)) // 4))
     parts = tuple(
@@ -276,23 +285,27 @@ def freed(rng: random.Random, machine: Topology) -> Load:
 
 
 def hotplug(rng: random.Random, machine: Topology) -> Load | None:
-    """A CPU that goes offline and online under hogs, and must get work again."""
-    allowed = _everywhere(machine)
+    """A CPU, busy or idle, that goes offline and online, and must then get work again."""
+    allowed = everywhere(machine)
     cpu = rng.choice(allowed[1:]) if len(allowed) > 1 else 0
     if not cpu:
         return None
-    count = rng.choice((len(allowed), len(allowed) * 2))
-    parts = [Part("hog", count, allowed)]
-    if rng.random() < 0.6:
-        online = tuple(candidate for candidate in allowed if candidate != cpu)
-        some = rng.sample(online, rng.randint(1, len(online)))
-        parts.append(Part("hog", len(some), tuple(sorted({cpu, *some}))))
-    return Load(2000, tuple(parts), (Hotplug(cpu, 300, 700),))
+    online = tuple(candidate for candidate in allowed if candidate != cpu)
+    some = tuple(sorted({cpu, *rng.sample(online, rng.randint(1, len(online)))}))
+    few = max(1, len(allowed) // 2)
+    parts = rng.choice((
+        (Part("hog", len(allowed) * rng.choice((1, 2)), allowed),),
+        (Part("hog", len(allowed), allowed), Part("hog", len(some) - 1, some)),
+        (Part("sleeper", few, allowed, run_us=2000, sleep_us=2000),),
+        (Part("waker", max(1, few // 2), allowed, run_us=1000, sleep_us=2000),),
+        (Part("forker", 1, allowed, burst=len(allowed), run_us=5000, sleep_us=5000),),
+    ))  # fmt: skip
+    return Load(2000, parts, (Hotplug(cpu, 200, 500),))
 
 
 def cpuset(rng: random.Random, machine: Topology) -> Load | None:
     """A cpuset whose CPUs change under tasks that have masks of their own."""
-    allowed = _everywhere(machine)
+    allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     before = tuple(sorted(rng.sample(allowed, rng.randint(2, len(allowed)))))
@@ -324,6 +337,8 @@ FAMILIES: dict[Family, float] = {
     resting_memory: 0.6,
     hotplug: 0.7,
     cpuset: 0.7,
+    **policies.FAMILIES,
+    **groups.FAMILIES,
 }
 
 
@@ -335,7 +350,7 @@ def _start_and_allowed(rng: random.Random, machine: Topology) -> tuple[Cpus, Cpu
     """Choose where tasks start and where else they may run: two far nodes, several, or all."""
     holders = [node.id for node in machine.nodes if node.cpus]
     if len(holders) < 2:
-        cpus = _everywhere(machine)
+        cpus = everywhere(machine)
         return cpus[:1], cpus
     if rng.random() < 0.6:
         nodes: Sequence[int] = rng.choice(far_pairs(machine))

@@ -80,15 +80,21 @@ def _text(rng: random.Random, smt: bool) -> str:
 
 def _cpus(rng: random.Random, nodes: int) -> list[int]:
     most = max(1, min(4, MOST_CPUS // nodes))
-    if rng.random() < 0.65:
+    kind = rng.random()
+    if kind < 0.5:
         return [rng.randint(1, most)] * nodes
-    cpus = [rng.choice((0, *range(1, most + 1), *range(1, most + 1))) for _ in range(nodes)]
-    return cpus if any(cpus) else [1] * nodes
+    if kind < 0.7:  # one node or several without CPUs, as memory alone has
+        cpus = [rng.randint(1, most)] * nodes
+        for node in rng.sample(range(nodes), rng.choice((1, 1, max(1, nodes // 2)))):
+            cpus[node] = 0
+    else:
+        cpus = [rng.choice((0, *range(1, most + 1), *range(1, most + 1))) for _ in range(nodes)]
+    return cpus if sum(cpus) > 1 else [1] * nodes
 
 
 def _memory(rng: random.Random, cpus: Sequence[int]) -> list[int]:
     memory = [FIRST_MIB, *[NODE_MIB] * (len(cpus) - 1)]
-    if rng.random() < 0.15:
+    if rng.random() < 0.2:
         for node, count in enumerate(cpus):
             if node and count and rng.random() < 0.4:
                 memory[node] = 0

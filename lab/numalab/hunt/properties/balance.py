@@ -1,18 +1,21 @@
 """Properties of load balancing: no task waits for long while an allowed CPU is idle."""
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
+import numpy as np
 import polars as pl
 
-from numalab.hunt.load import PartKind
+from numalab.hunt.load import Cpus, PartKind
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.intervals import joined, longest, met, total
+from numalab.recording.intervals import between, joined, longest, met, total
+from numalab.recording.window import Window, clip
 
 # How long a CPU may be idle while a task waits depends on how often the tasks sleep.
 _IDLE_MS: Mapping[PartKind, Limit] = {
     "hog": Limit(1600.0, 200.0), "sleeper": Limit(800.0, 40.0), "waker": Limit(400.0, 20.0),
-    "forker": Limit(400.0, 20.0), "memory": Limit(1600.0, 200.0),
+    "forker": Limit(400.0, 20.0), "memory": Limit(1600.0, 200.0), "locker": Limit(400.0, 20.0),
 }  # fmt: skip
 
 
@@ -21,12 +24,13 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
     """No task runs on a CPU outside its mask or cpuset."""
     for place, part in enumerate(run.load.parts):
         worst, text = 0, f"every {part.kind} kept to its CPUs"
-        for window, at_ms in run.phases():
-            masks = run.load.masks(place, at_ms)
+        for crew, (window, at_ms) in product(run.crews(place), run.phases()):
+            masks = run.load.masks(place, at_ms, wakees=crew.wakees)
             away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
             if not masks - away:
                 continue
-            ran = run.time_on(place, window).filter(~pl.col("cpu").is_in(sorted(masks)))
+            outside = ~pl.col("cpu").is_in(sorted(masks))
+            ran = run.time_on(place, window, crew.pids).filter(outside)
             if ran.is_empty():
                 continue
             pid, cpu, ns = ran.sort("ns", descending=True).row(0)
@@ -50,16 +54,14 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
     The value is 0 for a node on which a hog ran in the settled time. Else it is the share of that
     time in which the node's allowed CPUs were idle while a hog that may run there waited.
     """
-    if run.load.hotplug or run.load.cpuset:
-        return
     window = run.settled
     for place, part in enumerate(run.load.parts):
-        if part.kind != "hog" or part.later or part.count < 2:
+        if part.kind != "hog" or part.count < 2 or run.load.has_quota(part):
             continue
         ran = run.time_on(place, window)
         idle = run.avoidable(place, window)
         for node in run.topology.nodes:
-            mine = sorted(set(part.cpus) & set(node.cpus))
+            mine = sorted(run.last_masks(place) & set(node.cpus))
             if not mine or window.length_ns <= 0:
                 continue
             worked = int(ran.filter(pl.col("cpu").is_in(mine))["ns"].sum())
@@ -78,6 +80,8 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
 def work_conservation(run: LoadRecording) -> Iterator[Observation]:
     """No CPU is idle for longer than T while a task that may run there waits."""
     for place, part in enumerate(run.load.parts):
+        if run.load.has_quota(part):
+            continue  # its tasks wait for their quota, too
         worst, at, where = 0, 0, -1
         for cpu, spans in run.avoidable(place).items():
             length, start = longest(spans)
@@ -95,23 +99,25 @@ def work_conservation(run: LoadRecording) -> Iterator[Observation]:
 @register_property("idle-neighbours", most=800.0, suspect=8.0)
 def neighbours(run: LoadRecording) -> Iterator[Observation]:
     """No task waits for long while another allowed CPU of its node is idle."""
-    load = run.load
-    if load.hotplug or load.cpuset:
-        return
+    load, inside = run.load, run.judged
     worst, text = 0, "nobody waited beside an idle CPU of the node"
     for place, part in enumerate(load.parts):
-        free = run.free_on(part.cpus)
-        mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
-        for (pid, node), spans in run.waits_behind.items():
-            if pid not in mine or part.later:
-                continue
-            length, start = longest(met(spans, free[node]))
-            if length > worst:
-                worst = length
-                text = (
-                    f"a {part.kind} waited on node {node} for {length / MS:.1f} ms beside an idle"
-                    f" CPU of it, from {(start - run.window.start_ns) / MS:.1f} ms after the begin"
-                )
+        if load.has_quota(part):
+            continue
+        for crew in run.crews(place):
+            free = run.free_on(run.last_masks(place, wakees=crew.wakees))
+            for (pid, node), spans in run.waits_behind.items():
+                if pid not in crew.pids:
+                    continue
+                waited = between(met(spans, free[node]), inside.start_ns, inside.end_ns)
+                length, start = longest(waited)
+                if length > worst:
+                    worst = length
+                    text = (
+                        f"a {crew.name} waited on node {node} for {length / MS:.1f} ms beside an"
+                        f" idle CPU of it, from {(start - run.window.start_ns) / MS:.1f} ms after"
+                        " the begin"
+                    )
     yield Observation(worst / MS, text)
 
 
@@ -122,26 +128,64 @@ def lost_time(run: LoadRecording) -> Iterator[Observation]:
     Weak for hogs and memory users, which may wait until a far node balances, and for any task
     that shares a CPU with hogs.
     """
-    load = run.load
-    if load.hotplug or load.cpuset:
-        return
+    load, inside = run.load, run.judged
+    low, high = inside.start_ns, inside.end_ns
     hogs = any(part.kind == "hog" for part in load.parts)
-    for place, part in enumerate(run.load.parts):
-        if part.later:
+    for place, part in enumerate(load.parts):
+        if load.has_quota(part):
             continue
-        mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
-        free = joined(run.free_on(part.cpus).values())
-        ready = sum(total(run.runnable[pid]) for pid in mine)
-        waits = [spans for (pid, _), spans in run.waits_behind.items() if pid in mine]
-        lost = sum(total(met(spans, free)) for spans in waits)
-        if ready < 50 * MS:
-            continue
-        yield Observation(
-            lost / ready,
-            f"{part.kind} tasks waited behind others for {100 * lost / ready:.1f} % of the time in"
-            f" which they were ready ({lost / MS:.0f} ms) while a CPU was idle that may run them",
-            weak=hogs or part.kind == "memory",
-        )  # fmt: skip
+        for crew in run.crews(place):
+            free = joined(run.free_on(run.last_masks(place, wakees=crew.wakees)).values())
+            free = between(free, low, high)
+            ready = sum(total(between(run.runnable[pid], low, high)) for pid in crew.pids)
+            waits = [spans for (pid, _), spans in run.waits_behind.items() if pid in crew.pids]
+            lost = sum(total(met(spans, free)) for spans in waits)
+            if ready < 50 * MS:
+                continue
+            yield Observation(
+                lost / ready,
+                f"{crew.name} tasks waited behind others for {100 * lost / ready:.1f} % of the time"
+                f" in which they were ready ({lost / MS:.0f} ms) while a CPU was idle that may run"
+                " them",
+                weak=hogs or part.kind == "memory",
+            )
+
+
+@register_property("spread", most=6.0, suspect=1.4)
+def spread(run: LoadRecording) -> Iterator[Observation]:
+    """Hogs of one weight and mask are spread evenly over their CPUs.
+
+    The value is the mean, in the settled time, of the hogs on the fullest CPU less those on the
+    emptiest: at most 1 in an even spread. The kernel tolerates more between nodes
+    (`imbalance_pct`, `imb_numa_nr`, 6.12).
+    """
+    load, window = run.load, run.settled
+    part = load.parts[0]
+    cpus = tuple(sorted(run.last_masks(0)))
+    if not load.has_plain_tasks or len(load.parts) != 1 or part.kind != "hog":
+        return
+    if len(cpus) < 2 or part.count < 2 or window.length_ns <= 0:
+        return
+    value = _mean_range(run, cpus, window)
+    yield Observation(
+        value,
+        f"of {part.count} equal hogs the fullest of {len(cpus)} CPUs had {value:.2f} more than"
+        f" the emptiest, in the mean of {window.length_ns / MS:.0f} ms",
+    )  # fmt: skip
+
+
+def _mean_range(run: LoadRecording, cpus: Cpus, window: Window) -> float:
+    """Return the mean of the largest less the smallest number of runnable tasks on some CPUs."""
+    rows = clip(run.queue.filter(pl.col("cpu").is_in(cpus)), window)
+    edges = np.unique(np.append(rows["start_ns"].to_numpy(), window.end_ns))
+    counts = []
+    for (_,), of_cpu in rows.sort("start_ns").partition_by("cpu", as_dict=True).items():
+        place = np.searchsorted(of_cpu["start_ns"].to_numpy(), edges[:-1], "right") - 1
+        counts.append(of_cpu["runnable"].to_numpy()[np.maximum(place, 0)])
+    if not counts or len(edges) < 2:
+        return 0.0
+    table = np.vstack(counts)
+    return float(np.average(table.max(axis=0) - table.min(axis=0), weights=np.diff(edges)))
 
 
 def _list(cpus: list[int]) -> str:

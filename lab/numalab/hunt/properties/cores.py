@@ -19,18 +19,18 @@ def cores(run: LoadRecording) -> Iterator[Observation]:
     """
     packaging = run.topology.packaging
     parts = run.load.parts
-    if packaging.threads < 2 or len(parts) != 1 or parts[0].kind != "hog" or parts[0].later:
+    if packaging.threads < 2 or len(parts) != 1 or parts[0].kind != "hog":
         return
-    if run.load.hotplug or run.load.cpuset:
+    window, mask = run.settled, run.last_masks(0)
+    if not run.load.has_plain_tasks:
         return
-    window, part = run.settled, parts[0]
     low, high = window.start_ns, window.end_ns
     worst = 0
     for node in run.topology.nodes:
         members: dict[int, list[int]] = {}
         for cpu in node.cpus:
             members.setdefault(packaging.core_of(cpu), []).append(cpu)
-        whole = [cpus for cpus in members.values() if set(cpus) <= set(part.cpus)]
+        whole = [cpus for cpus in members.values() if set(cpus) <= mask]
         if len(whole) < 2:
             continue
         empty = joined([_all([run.idle[cpu] for cpu in cpus], low, high) for cpus in whole])
@@ -54,7 +54,7 @@ def choice(run: LoadRecording) -> Iterator[Observation]:
     the cores in turn, and their load may change meanwhile.
     """
     packaging, users = run.topology.packaging, run.memory_users
-    if packaging.threads < 2 or not users or run.load.hotplug:
+    if packaging.threads < 2 or not users or not run.load.is_steady:
         return
     known_cpu = pl.col("dst_cpu").is_in(list(run.idle))
     moved = run.events("sched_move_numa").filter(known_cpu)

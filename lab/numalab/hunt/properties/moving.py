@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from numalab.hunt.property import Observation, register_property
-from numalab.hunt.recording import MS, LoadRecording
+from numalab.hunt.recording import GRACE_MS, MS, LoadRecording
 
 
 @register_property("ping-pong", most=6.0, suspect=1.0)
@@ -48,9 +48,9 @@ def _tasks(run: LoadRecording) -> str:
 def _changes(run: LoadRecording, places: dict[int, int]) -> tuple[int, float] | None:
     """Count changes of place in the settled time: in total, and for each second and task."""
     load = run.load
-    if load.hotplug or load.cpuset or any(part.later for part in load.parts):
-        return None
     window = run.settled
+    if window.length_ns < 2 * GRACE_MS * MS:
+        return None
     inside = run.load_spans.filter(pl.col("end_ns") > window.start_ns).sort("pid", "start_ns")
     where = pl.col("cpu").replace_strict(places, return_dtype=pl.Int64)
     changed = (where != where.shift(1)).over("pid").sum()

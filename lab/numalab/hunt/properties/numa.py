@@ -18,7 +18,7 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
     memory are left out. Always weak: convergence may take longer than the load.
     """
     load = run.load
-    if len(run.topology.nodes) < 2 or load.cpuset:
+    if len(run.topology.nodes) < 2 or load.hotplug or load.cpuset:
         return
     end = run.window.end_ns
     late = Window(end - run.window.length_ns // 4, end)
@@ -30,7 +30,7 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
         for pid, task in run.load_tasks.items():
             if task.part != place or task.number >= part.count:
                 continue
-            pages = run.pages.get((place, 0 if part.threads else task.number))
+            pages = run.pages.get((place, 0 if part.threads or part.shared else task.number))
             ran = {cpu: ns for _, cpu, ns in time.filter(pl.col("pid") == pid).iter_rows()}
             if not pages or not ran:
                 continue

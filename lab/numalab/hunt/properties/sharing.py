@@ -6,7 +6,6 @@ from itertools import combinations, pairwise
 
 import polars as pl
 
-from numalab.hunt.load import Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans, between, covered, total
@@ -28,14 +27,14 @@ def fairness(run: LoadRecording) -> Iterator[Observation]:
     """
     load = run.load
     parts = load.parts
-    if any(part.kind != "hog" or part.later or part.nice != parts[0].nice for part in parts):
-        return
-    if load.hotplug or load.cpuset:
+    if any(part.kind != "hog" or part.nice != parts[0].nice for part in parts):
         return
     window = run.settled
+    if not load.has_plain_tasks or window.length_ns <= 0:
+        return
     inside = clip(run.load_spans, window).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     ran = dict(inside.group_by("pid").agg(pl.col("ns").sum()).iter_rows())
-    even = window.length_ns / _fullest(load)
+    even = window.length_ns / _fullest(run)
     least = min((ran.get(pid, 0) for pid in run.load_tasks), default=0)
     value = even / max(least, even / 100)
     yield Observation(
@@ -46,16 +45,17 @@ def fairness(run: LoadRecording) -> Iterator[Observation]:
     )  # fmt: skip
 
 
-def _fullest(load: Load) -> int:
+def _fullest(run: LoadRecording) -> int:
     """Return the tasks on the fullest CPU when they are spread as evenly as their masks allow.
 
     By Hall's theorem it is the maximum of tasks / CPUs over all sets of parts.
     """
     most = 1
-    for count in range(1, len(load.parts) + 1):
-        for some in combinations(load.parts, count):
-            cpus = set().union(*(part.cpus for part in some))
-            most = max(most, -(-sum(part.count for part in some) // len(cpus)))
+    masks = [(run.last_masks(place), part.count) for place, part in enumerate(run.load.parts)]
+    for count in range(1, len(masks) + 1):
+        for some in combinations(masks, count):
+            cpus = set[int]().union(*(mask for mask, _ in some))
+            most = max(most, -(-sum(tasks for _, tasks in some) // len(cpus)))
     return most
 
 
@@ -67,7 +67,7 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
     300 ms or longer in which the same hogs were on a CPU.
     """
     load = run.load
-    if load.hotplug or load.cpuset or any(part.kind != "hog" for part in load.parts):
+    if not load.has_plain_tasks or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 1.0, "every hog got its part of its CPU"
     ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))

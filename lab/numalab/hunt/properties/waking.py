@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from numalab.hunt.load import Part
 from numalab.hunt.property import Observation, register_property
-from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.intervals import overlaps
+from numalab.hunt.recording import MS, Crew, LoadRecording
+from numalab.recording.intervals import between, overlaps
 
 _FEWEST = 20  # waits, for a percentile to mean something
 
@@ -21,11 +20,11 @@ def latency(run: LoadRecording) -> Iterator[Observation]:
     than half of the CPUs.
     """
     weak = 2 * run.load.tasks > run.topology.cpu_count
-    for place, part in _parts(run):
-        if (value := _late(run, place, near=True)) is not None:
+    for place, crew in _crews(run):
+        if (value := _late(run, place, crew, near=True)) is not None:
             yield Observation(
                 value,
-                f"one in ten {part.kind} turns waited {value:.2f} ms or longer beside an idle CPU"
+                f"one in ten {crew.name} turns waited {value:.2f} ms or longer beside an idle CPU"
                 " of the node",
                 weak=weak,
             )  # fmt: skip
@@ -38,41 +37,42 @@ def response(run: LoadRecording) -> Iterator[Observation]:
     The value is the 90th percentile of the wait, whether a CPU was idle or not. In mode icount even
     a real-time task waits until the emulator schedules its CPU.
     """
-    for place, part in _parts(run):
-        if (value := _late(run, place, near=False)) is not None:
+    for place, crew in _crews(run):
+        if (value := _late(run, place, crew, near=False)) is not None:
             yield Observation(
                 value,
-                f"one in ten {part.kind} turns waited {value:.2f} ms or longer",
+                f"one in ten {crew.name} turns waited {value:.2f} ms or longer",
             )  # fmt: skip
 
 
-def _parts(run: LoadRecording) -> Iterator[tuple[int, Part]]:
-    """Yield the parts whose tasks sleep repeatedly and keep their masks."""
-    if run.load.hotplug or run.load.cpuset:
-        return
+def _crews(run: LoadRecording) -> Iterator[tuple[int, Crew]]:
+    """Yield the tasks, by part and mask, that sleep repeatedly and keep their masks."""
     for place, part in enumerate(run.load.parts):
-        if part.kind in ("sleeper", "waker", "forker") and not part.later:
-            yield place, part
+        sleeps = part.kind in ("sleeper", "waker", "forker", "locker")
+        if sleeps and not run.load.has_quota(part):
+            for crew in run.crews(place):
+                yield place, crew
 
 
-def _late(run: LoadRecording, place: int, *, near: bool) -> float | None:
-    """Return the 90th percentile of the waits of a part, in ms.
+def _late(run: LoadRecording, place: int, crew: Crew, *, near: bool) -> float | None:
+    """Return the 90th percentile of the waits of some tasks of a part, in ms.
 
     With `near`, count only waits beside an idle allowed CPU of the node.
     """
-    mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
-    turns = sum(len(run.runnable[pid][0]) for pid in mine)
+    low, high = run.judged.start_ns, run.judged.end_ns
+    turns = sum(len(between(run.runnable[pid], low, high)[0]) for pid in crew.pids)
     if turns < _FEWEST:
         return None
     if near:
-        free = run.free_on(run.load.parts[place].cpus)
+        free = run.free_on(run.last_masks(place, wakees=crew.wakees))
         lengths = [
-            overlaps(spans, free[node])
+            overlaps(between(spans, low, high), free[node])
             for (pid, node), spans in run.waits_behind.items()
-            if pid in mine
+            if pid in crew.pids
         ]
     else:
-        lengths = [run.waits[pid][1] - run.waits[pid][0] for pid in mine]
+        waits = [between(run.waits[pid], low, high) for pid in crew.pids]
+        lengths = [end - start for start, end in waits]
     waited = np.concatenate([np.empty(0, np.int64), *lengths]) / MS
     turn_waits = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
     return float(turn_waits[int(0.9 * (len(turn_waits) - 1))])

@@ -1,0 +1,24 @@
+"""What families of loads draw: CPUs of a machine."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from numalab.hunt.load import Cpus, Load
+from numalab.topology.topology import Topology
+
+Family = Callable[[random.Random, Topology], Load | None]
+
+
+def everywhere(machine: Topology) -> Cpus:
+    """Return all CPUs of a machine."""
+    return tuple(sorted(cpu for node in machine.nodes for cpu in node.cpus))
+
+
+def some_cpus(rng: random.Random, cpus: Sequence[int], count: int) -> Cpus:
+    """Return `count` of some CPUs, at least one, at most all."""
+    return tuple(sorted(rng.sample(list(cpus), max(1, min(count, len(cpus))))))
+
+
+def node_cpus(rng: random.Random, machine: Topology) -> Cpus:
+    """Return the CPUs of one node."""
+    return rng.choice([node.cpus for node in machine.nodes if node.cpus])

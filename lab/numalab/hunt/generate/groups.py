@@ -1,0 +1,97 @@
+"""Generate loads in cgroups: weights, quotas, cpusets, and groups within groups."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+from numalab.hunt.generate.draw import Family, everywhere, some_cpus
+from numalab.hunt.load import Change, Group, Load, Part
+from numalab.topology.topology import Topology
+
+
+def weighted_groups(rng: random.Random, machine: Topology) -> Load | None:
+    """Groups of hogs of different weight on the same CPUs: all of them, or one."""
+    allowed = everywhere(machine)
+    cpus = some_cpus(rng, allowed, 1) if rng.random() < 0.4 else allowed
+    weights = rng.choice(((100, 100), (100, 300), (50, 200), (100, 1000)))
+    groups = tuple(Group(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
+    parts = (
+        Part("hog", len(cpus), cpus, group="a"),
+        Part("hog", len(cpus) * rng.choice((1, 2, 3)), cpus, group="b"),
+    )
+    changes: tuple[Change, ...] = ()
+    if rng.random() < 0.3:
+        changes = (Change(300, group="a", weight=rng.choice((20, 500))),)
+    return Load(1500, parts, groups=groups, changes=changes)
+
+
+def nested_groups(rng: random.Random, machine: Topology) -> Load | None:
+    """Groups within a group, beside another one and beside tasks in none."""
+    allowed = everywhere(machine)
+    weights = rng.choice(((100, 100), (200, 50)))
+    groups = (
+        Group("a", weight=weights[0], quota_ms=rng.choice((0, 0, 50 * len(allowed)))),
+        Group("b", parent="a"),
+        Group("c", parent="a", weight=rng.choice((100, 300))),
+        Group("d", weight=weights[1], idle=rng.random() < 0.2),
+    )
+    parts = [
+        Part("hog", max(1, len(allowed) // 2), allowed, group="b"),
+        Part("hog", max(1, len(allowed) // 2), allowed, group="c"),
+        Part("hog", len(allowed), allowed, group="d"),
+        Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
+    ]
+    return Load(1500, tuple(rng.sample(parts, len(parts) - rng.choice((0, 1)))), groups=groups)
+
+
+def quotas(rng: random.Random, machine: Topology) -> Load | None:
+    """A group whose quota is less than its hogs want, alone or beside other tasks."""
+    allowed = everywhere(machine)
+    count = rng.randint(1, len(allowed))
+    quota = max(10, 100 * count * rng.choice((20, 50, 80)) // 100)
+    parts = [Part("hog", count, allowed, group="a")]
+    if rng.random() < 0.5:
+        parts.append(Part("hog", rng.randint(1, len(allowed)), allowed))
+    if rng.random() < 0.3:
+        parts.append(Part("sleeper", 2, allowed, run_us=2000, sleep_us=2000, group="a"))
+    changes = (Change(400, group="a", quota_ms=quota * 2),) if rng.random() < 0.3 else ()
+    return Load(1600, tuple(parts), groups=(Group("a", quota_ms=quota),), changes=changes)
+
+
+def cpusets(rng: random.Random, machine: Topology) -> Load | None:
+    """Two groups with CPUs of their own, which change under the tasks."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    mine = some_cpus(rng, allowed, rng.randint(1, len(allowed) - 1))
+    rest = tuple(cpu for cpu in allowed if cpu not in mine)
+    groups = (Group("a", cpus=mine), Group("b", cpus=rng.choice((rest, allowed))))
+    parts = (
+        Part("hog", len(mine) + rng.choice((0, 1)), allowed, group="a"),
+        Part("sleeper", 2, mine, run_us=700, sleep_us=1500, group="a"),
+        Part("hog", max(1, len(rest)), allowed, group="b"),
+    )
+    change = Change(400, group=rng.choice("ab"), cpus=rng.choice((rest, allowed, mine)))
+    return Load(1500, parts, groups=groups, changes=(change,) if rng.random() < 0.7 else ())
+
+
+def grouped(rng: random.Random, load: Load) -> Load:
+    """Put each part of a load into a group of its own, or all into one; the weights are equal."""
+    if load.groups or load.cpuset or any(part.is_real_time for part in load.parts):
+        return load
+    names = "abcdefgh"[: len(load.parts)]
+    shared = rng.random() < 0.5 or len(names) < len(load.parts)
+    parts = [
+        replace(part, group="a" if shared else names[place])
+        for place, part in enumerate(load.parts)
+    ]
+    groups = tuple(map(Group, "a" if shared else names))
+    return replace(load, parts=tuple(parts), groups=groups)
+
+
+FAMILIES: Mapping[Family, float] = {
+    weighted_groups: 1.0,
+    nested_groups: 0.6,
+    quotas: 0.9,
+    cpusets: 0.8,
+}

@@ -1,0 +1,239 @@
+"""Generate loads of tasks of all policies, and of tasks that wait for others."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
+from numalab.hunt.load import CHANNELS, Change, Cpus, Load, Part, Policy
+from numalab.topology.topology import Topology
+
+
+def ranked(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time tasks of several priorities, which take turns on all CPUs beside hogs."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    run = rng.choice((2000, 5000))
+    policy: Policy = rng.choice(("fifo", "rr"))
+    parts = [
+        Part("sleeper", max(1, len(allowed) // 2), allowed, some_cpus(rng, allowed, 1),
+             policy=policy, priority=priority, run_us=run, sleep_us=run)
+        for priority in rng.sample((5, 20, 50, 80), 2)
+    ]  # fmt: skip
+    if rng.random() < 0.6:
+        parts.append(Part("hog", len(allowed), allowed))
+    return Load(1000, tuple(parts))
+
+
+def ranked_apart(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time tasks with masks: some are bound where others would run, and CPUs stay free."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    bound = some_cpus(rng, allowed, 1)
+    wide = tuple(sorted({*bound, *some_cpus(rng, allowed, rng.randint(1, len(allowed) - 1))}))
+    run = rng.choice((2000, 10000))
+    parts = (
+        Part("sleeper", 1, bound, policy="fifo", priority=60, run_us=run, sleep_us=run),
+        Part("sleeper", max(1, len(wide) - 1), wide, bound, policy="fifo", priority=30,
+             run_us=run, sleep_us=run // 2),
+        Part("hog", rng.randint(1, len(allowed)), allowed),
+    )  # fmt: skip
+    return Load(1000, parts)
+
+
+def real_time_hogs(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time hogs that leave one CPU or more to fair hogs."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    taken = some_cpus(rng, allowed[1:], rng.randint(1, len(allowed) - 2))
+    policy: Policy = rng.choice(("fifo", "rr", "rr"))
+    count = len(taken) if policy == "fifo" else len(taken) * rng.choice((1, 2))
+    parts = (
+        Part("hog", count, taken, policy=policy, priority=10),
+        Part("hog", rng.randint(1, len(allowed)), allowed),
+        Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
+    )
+    return Load(1200, parts)
+
+
+def deadlines(rng: random.Random, machine: Topology) -> Load | None:
+    """Deadline tasks that the machine can admit, beside fair hogs."""
+    allowed = everywhere(machine)
+    runtime, period = rng.choice(((2000, 10000), (5000, 20000), (4000, 10000), (10000, 25000)))
+    count = rng.randint(1, max(1, 2 * len(allowed) * period // (3 * period)))
+    parts = [Part("hog", count, allowed, policy="deadline", runtime_us=runtime, period_us=period)]
+    if rng.random() < 0.7:
+        parts.append(Part("hog", rng.randint(1, len(allowed)), allowed))
+    if rng.random() < 0.4:
+        parts.append(
+            Part("sleeper", 1, allowed, policy="fifo", priority=40, run_us=1000, sleep_us=3000)
+        )
+    return Load(1500, tuple(parts))
+
+
+def below_all(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks of policy idle on all CPUs: for whoever wakes up, these CPUs are as good as idle."""
+    allowed = everywhere(machine)
+    run = rng.choice((500, 2000))
+    count = max(1, len(allowed) * rng.choice((1, 2)) // 2)
+    parts = (
+        Part("hog", len(allowed) * rng.choice((1, 2)), allowed, policy="idle"),
+        rng.choice(
+            (
+                Part("sleeper", count, allowed, run_us=run, sleep_us=run),
+                Part("hog", count, allowed, some_cpus(rng, allowed, 1)),
+                Part("waker", max(1, count // 2), allowed, run_us=run, sleep_us=2 * run),
+            )
+        ),
+    )
+    return Load(1200, parts)
+
+
+def batches(rng: random.Random, machine: Topology) -> Load | None:
+    """Batch hogs, or hogs with longer or shorter slices, beside sleepers."""
+    allowed = everywhere(machine)
+    hog = Part("hog", len(allowed) * rng.choice((1, 2)), allowed)
+    hogs = rng.choice(
+        (replace(hog, policy="batch"), replace(hog, slice_us=rng.choice((500, 20000))))
+    )
+    parts = (
+        hogs,
+        Part("sleeper", max(1, len(allowed) // 2), allowed, run_us=500, sleep_us=1500,
+             slice_us=rng.choice((0, 0, 300))),
+        *([Part("hog", len(allowed), allowed)] if rng.random() < 0.5 else []),
+    )  # fmt: skip
+    return Load(1000, parts)
+
+
+def yielders(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that yield their CPU time and again beside hogs."""
+    allowed = everywhere(machine)
+    parts = (
+        Part("hog", rng.randint(1, len(allowed)), allowed, yields=True),
+        Part("hog", rng.randint(1, len(allowed)), allowed),
+    )
+    return Load(800, parts)
+
+
+def masked_wakees(rng: random.Random, machine: Topology) -> Load | None:
+    """Wakees with a mask of their own, which may not contain the waker's CPU."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    mine = rng.choice((allowed, node_cpus(rng, machine), some_cpus(rng, allowed, 2)))
+    wakee = rng.choice(
+        (node_cpus(rng, machine), some_cpus(rng, allowed, rng.randint(1, len(allowed) - 1)))
+    )
+    run = rng.choice((300, 1000, 3000))
+    parts = [
+        Part("waker", max(1, len(allowed) // 4), mine, wakee=wakee, burst=rng.choice((1, 1, 2)),
+             over=rng.choice(CHANNELS), run_us=run, sleep_us=run * rng.choice((1, 2, 4)))
+    ]  # fmt: skip
+    if rng.random() < 0.4:
+        taken = some_cpus(rng, wakee, max(1, len(wakee) // 2))
+        parts.append(Part("hog", len(taken), taken))
+    return Load(1000, tuple(parts))
+
+
+def fan_out(rng: random.Random, machine: Topology) -> Load | None:
+    """Wakers of many wakees: whether these stay near their waker depends on how many they are."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    burst = rng.choice((len(allowed) - 1, len(allowed), 2 * len(allowed)))
+    run = rng.choice((500, 2000))
+    return Load(1000, (
+        Part("waker", rng.choice((1, 1, 2)), allowed, burst=max(1, min(16, burst)),
+             over=rng.choice(CHANNELS), run_us=run, sleep_us=2 * run),
+    ))  # fmt: skip
+
+
+def executors(rng: random.Random, machine: Topology) -> Load | None:
+    """Parents whose children execute a program, which is a chance to move."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    burst = rng.choice((1, max(1, len(allowed) // 2), len(allowed)))
+    parts = [
+        Part("forker", rng.choice((1, 2)), allowed, burst=min(64, burst), execs=True,
+             run_us=rng.choice((3000, 10000)), sleep_us=5000)
+    ]  # fmt: skip
+    if rng.random() < 0.4:
+        taken = some_cpus(rng, allowed, len(allowed) // 2)
+        parts.append(Part("hog", len(taken), taken))
+    return Load(1000, tuple(parts))
+
+
+def lenders(rng: random.Random, machine: Topology) -> Load | None:
+    """A lock whose holder inherits the priority of its waiters, beside tasks in between."""
+    allowed = everywhere(machine)
+    cpus = rng.choice((some_cpus(rng, allowed, 1), allowed))
+    between = Part(
+        "sleeper", len(cpus), cpus, policy="fifo", priority=20, run_us=8000, sleep_us=4000
+    )
+    parts = (
+        Part("locker", 1, cpus, policy="fifo", priority=50, run_us=300, sleep_us=3000),
+        Part(
+            "locker", rng.choice((1, 2)), cpus, nice=rng.choice((0, 10)), run_us=2000, sleep_us=1000
+        ),
+        rng.choice((between, Part("hog", 2 * len(cpus), cpus, nice=-5))),
+    )
+    return Load(1200, parts)
+
+
+def changing(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs and sleepers whose mask, weight or policy changes while they run, or which stop."""
+    allowed = everywhere(machine)
+    parts = (
+        Part("hog", len(allowed), allowed),
+        Part("hog", rng.randint(1, len(allowed)), allowed, nice=rng.choice((0, 5))),
+        Part("sleeper", max(1, len(allowed) // 2), allowed, run_us=700, sleep_us=1500),
+    )
+    changes = tuple(rng.choice(_CHANGES)(rng, part, allowed) for part in rng.sample((0, 1, 2), 2))
+    times = sorted(rng.sample(range(100, 600, 50), len(changes) + 1))
+    timed = [replace(change, at_ms=at) for change, at in zip(changes, times, strict=False)]
+    timed += [Change(times[-1], part=change.part, go=True) for change in timed if change.stop][:1]
+    return Load(1500, parts, changes=tuple(timed))
+
+
+def _new_mask(rng: random.Random, part: int, allowed: Cpus) -> Change:
+    return Change(0, part=part, cpus=some_cpus(rng, allowed, rng.randint(1, len(allowed))))
+
+
+def _new_nice(rng: random.Random, part: int, _allowed: Cpus) -> Change:
+    return Change(0, part=part, nice=rng.choice((-10, -5, 5, 10, 19)))
+
+
+def _new_policy(rng: random.Random, part: int, _allowed: Cpus) -> Change:
+    return Change(0, part=part, policy=rng.choice(("batch", "idle", "fair")))
+
+
+def _stop(_rng: random.Random, part: int, _allowed: Cpus) -> Change:
+    return Change(0, part=part, stop=True)
+
+
+_CHANGES: tuple[Callable[[random.Random, int, Cpus], Change], ...] = (
+    _new_mask,
+    _new_mask,
+    _new_nice,
+    _new_policy,
+    _stop,
+)
+
+FAMILIES: Mapping[Family, float] = {
+    ranked: 1.0,
+    ranked_apart: 0.8,
+    real_time_hogs: 0.6,
+    deadlines: 0.8,
+    below_all: 0.8,
+    batches: 0.6,
+    yielders: 0.3,
+    masked_wakees: 1.6,
+    fan_out: 0.8,
+    executors: 0.7,
+    lenders: 0.5,
+    changing: 1.0,
+}

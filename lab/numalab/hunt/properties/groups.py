@@ -1,0 +1,107 @@
+"""Properties of cgroups: quotas are kept and used, and weights decide between groups."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from numalab.hunt.load import PERIOD_MS, Group, Load
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.window import clip
+
+_LEAST_MS = 400  # four periods
+
+
+@register_property("quota", most=2.0, suspect=1.15, any_load=True)
+def quota(run: LoadRecording) -> Iterator[Observation]:
+    """Tasks of a group with a quota run for no longer than it allows, and use it if they can.
+
+    The value is the time used over the time allowed, or, for a group of hogs without competitors,
+    its inverse if that is larger (`cpu.max`, Documentation/admin-guide/cgroup-v2.rst).
+    """
+    load, window = run.load, run.settled
+    if not load.is_steady or window.length_ns < _LEAST_MS * MS:
+        return
+    used = _used(run)
+    for group in load.groups:
+        places = _places(load, group)
+        if not group.quota_ms or not places:
+            continue
+        wanted = _wanted(load, places)
+        allowed = window.length_ns * group.quota_ms / PERIOD_MS
+        ran = sum(used.get(place, 0) for place in places)
+        value = ran / allowed
+        alone = load.tasks <= run.topology.cpu_count and not group.parent
+        if alone and wanted:
+            due = min(allowed, wanted * window.length_ns)
+            value = max(value, due / max(ran, due / 100))
+        yield Observation(
+            value,
+            f"group {group.name}, which may use {allowed / MS:.0f} ms of CPU time in"
+            f" {window.length_ns / MS:.0f} ms, used {ran / MS:.0f} ms",
+        )  # fmt: skip
+
+
+@register_property("group-shares", most=3.0, suspect=1.4)
+def shares(run: LoadRecording) -> Iterator[Observation]:
+    """Groups of hogs on the same CPUs share them by their weights (`cpu.weight`).
+
+    The value is the share due to a group over the share that it got, the largest of all groups.
+    Weak on several CPUs: the kernel divides a group's weight by the load of its tasks on each.
+    """
+    load, window = run.load, run.settled
+    rivals = [group for group in load.groups if not group.parent and _places(load, group)]
+    plain = all(
+        part.kind == "hog" and part.group and not part.is_real_time and part.policy != "idle"
+        for part in load.parts
+    )
+    alike = len({part.cpus for part in load.parts}) == 1
+    if not load.is_steady or not plain or not alike or len(rivals) < 2:
+        return
+    if any(group.quota_ms or group.idle or group.cpus for group in load.groups):
+        return
+    cpus = load.parts[0].cpus
+    if any(sum(load.parts[p].count for p in _places(load, group)) < len(cpus) for group in rivals):
+        return  # it cannot use what is due to it
+    used = _used(run)
+    whole = sum(used.values())
+    weights = sum(group.weight for group in rivals)
+    worst, text = 1.0, "every group got its part"
+    for group in rivals:
+        due = group.weight / weights
+        got = sum(used.get(place, 0) for place in _places(load, group)) / max(1, whole)
+        value = due / max(got, due / 100)
+        if value > worst:
+            worst = value
+            text = (
+                f"group {group.name} got {100 * got:.0f} % of the CPU time of"
+                f" {window.length_ns / MS:.0f} ms, where {100 * due:.0f} % are due to its weight"
+            )
+    yield Observation(worst, text, weak=len(cpus) > 1)
+
+
+def _places(load: Load, group: Group) -> list[int]:
+    """Return the parts of a group and of the groups below it."""
+    names = {group.name}
+    for other in load.groups:  # parents come first
+        names |= {other.name} if other.parent in names else set()
+    return [place for place, part in enumerate(load.parts) if part.group in names]
+
+
+def _wanted(load: Load, places: list[int]) -> int:
+    """Return how many CPUs hogs of these parts would use; 0 if they are not hogs alone."""
+    parts = [load.parts[place] for place in places]
+    if any(part.kind != "hog" or part.later for part in parts):
+        return 0
+    return min(sum(part.count for part in parts), len(set().union(*(part.cpus for part in parts))))
+
+
+def _used(run: LoadRecording) -> dict[int, int]:
+    """Return how long the tasks of each part ran in the settled time, in ns."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    ran = clip(run.load_spans, run.settled).group_by("pid").agg(ns=length.sum())
+    used: dict[int, int] = {}
+    for pid, ns in ran.iter_rows():
+        place = run.load_tasks[pid].part
+        used[place] = used.get(place, 0) + int(ns)
+    return used

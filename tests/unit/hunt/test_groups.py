@@ -1,0 +1,46 @@
+"""Properties of cgroups, and the mean difference between the fullest and the emptiest CPU."""
+
+import pytest
+
+from numalab.hunt.properties.balance import spread
+from numalab.hunt.properties.groups import quota, shares
+from unit.hunt.recordings import Row, recording
+
+QUOTA = "time ms=1000;group name=a quota=50;hog n=2 cpus=0-3 group=a"
+
+
+@pytest.mark.parametrize(("ran", "value"), [(125.0, 1.0), (250.0, 2.0), (50.0, 2.5)])
+def test_a_quota_is_kept_and_used(ran: float, value: float) -> None:
+    rows: list[Row] = [(1, "hog0.0", 0, 500, 500 + ran), (2, "hog0.1", 1, 500, 500 + ran)]
+    (finding,) = quota(recording(QUOTA, rows))
+    assert finding.value == pytest.approx(value)
+
+
+def test_a_quota_that_others_compete_for_need_not_be_used() -> None:
+    load = QUOTA + ";hog n=4 cpus=0-3"
+    (finding,) = quota(recording(load, [(1, "hog0.0", 0, 500, 550)]))
+    assert finding.value == pytest.approx(0.2)
+
+
+def test_weights_decide_between_groups_and_nested_groups_count_as_their_parent() -> None:
+    load = (
+        "time ms=1000;group name=a weight=300;group name=b parent=a;group name=c weight=100;"
+        "hog n=1 cpus=0 group=b;hog n=1 cpus=0 group=c"
+    )
+    even: list[Row] = [(1, "hog0.0", 0, 500, 875), (2, "hog1.0", 0, 875, 1000)]
+    (finding,) = shares(recording(load, even))
+    assert finding.value == pytest.approx(1.0)
+    wrong: list[Row] = [(1, "hog0.0", 0, 500, 750), (2, "hog1.0", 0, 750, 1000)]
+    (finding,) = shares(recording(load, wrong))
+    assert finding.value == pytest.approx(1.5)
+    assert "group a got 50 % of the CPU time of 500 ms, where 75 % are due" in finding.text
+
+
+def test_five_hogs_on_one_cpu_and_one_on_the_other_are_spread_badly() -> None:
+    rows: list[Row] = [(n, f"-hog0.{n}", 0, 0, 1000) for n in range(5)]
+    rows += [(5, "hog0.5", 1, 0, 1000)]
+    (finding,) = spread(recording("time ms=1000;hog n=6 cpus=0-1", rows))
+    assert finding.value == pytest.approx(4.0)
+    moved: list[Row] = [*rows[:4], (4, "-hog0.4", 0, 0, 750), (4, "hog0.4", 1, 750, 1000), rows[5]]
+    (finding,) = spread(recording("time ms=1000;hog n=6 cpus=0-1", moved))
+    assert finding.value == pytest.approx(3.0)

@@ -1,0 +1,112 @@
+"""Loads: groups, changes and policies are written and read back, varied and combined."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalab.hunt.generate.draw import everywhere
+from numalab.hunt.generate.groups import grouped
+from numalab.hunt.generate.loads import FAMILIES
+from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.generate.mutate import combined, varied
+from numalab.hunt.load import Load, parse_loads, render_load
+
+RICH = (
+    "time ms=1500;group name=a quota=50;group name=b weight=300 parent=a cpus=0-2;"
+    "hog n=2 cpus=0-3 policy=deadline runtime=2000 period=10000;"
+    "waker n=1 cpus=0-3 burst=4 wakee=1 over=futex group=b;forker n=1 cpus=0 exec=1;"
+    "change at=300 part=1 cpus=2 nice=5;change at=500 group=b cpus=1;change at=600 part=1 stop=1"
+)
+
+
+def parsed(text: str) -> Load:
+    (load,) = parse_loads(text)
+    return load
+
+
+def loads(number: int) -> list[Load]:
+    rng = random.Random(number)
+    machine = draw_machine(rng)
+    drawn = [family(rng, machine) for family in FAMILIES]
+    some = [load for load in drawn if load is not None]
+    return [*some, *(varied(rng, load, machine, some) for load in some)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000))
+def test_loads_of_all_families_and_their_variations_are_read_back(number: int) -> None:
+    for load in loads(number):
+        assert parsed(render_load(load)) == load
+        assert load.tasks <= 256 and len(load.parts) <= 32
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000))
+def test_some_cpu_is_left_to_fair_tasks(number: int) -> None:
+    rng = random.Random(number)
+    machine = draw_machine(rng)
+    cpus = set(everywhere(machine))
+    for load in loads(number):
+        hogs = [part for part in load.parts if part.kind == "hog" and part.is_real_time]
+        taken = [part for part in hogs if part.policy != "deadline"]
+        assert set[int]().union(*(part.cpus for part in taken)) < cpus or not taken
+
+
+def test_a_rich_load_is_written_and_read_back() -> None:
+    load = parsed(RICH)
+    assert parsed(render_load(load)) == load
+    assert load.tasks == 2 + 5 + 2
+    assert not load.is_steady and not load.has_plain_tasks
+
+
+def test_masks_follow_changes_groups_and_wakees() -> None:
+    load = parsed(RICH)
+    assert load.masks(1, 0) == {0, 1, 2}
+    assert load.masks(1, 400) == {2}
+    assert load.masks(1, 600) == {1}  # no CPU in common: the group's
+    assert load.masks(1, 0, wakees=True) == {1}
+    assert load.has_quota(load.parts[1]) and not load.has_quota(load.parts[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("hog n=1 cpus=0 group=a", "no group is called 'a'"),
+        ("group name=a parent=b;hog n=1 cpus=0", "comes before its parent"),
+        ("group name=a;group name=a;hog n=1 cpus=0", "1 to 8 letters, once"),
+        ("hog n=1 cpus=0 policy=none", "valid: fair, batch, idle, fifo, rr, deadline"),
+        ("hog n=1 cpus=0;change at=1", "either part= or group="),
+        ("hog n=1 cpus=0;change at=1 part=3 nice=1", "names part 3 of 1"),
+        ("group name=a;hog n=1 cpus=0;cpuset from=0 to=1 at=5", "either cpuset or groups"),
+        ("group weight=3;hog n=1 cpus=0", "lacks name="),
+    ],
+)
+def test_a_load_that_names_what_it_lacks_is_explained(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_loads("time ms=1000;" + text)
+
+
+def test_two_loads_are_combined_with_their_changes() -> None:
+    both = combined(parsed("time ms=900;hog n=1 cpus=0"), parsed(RICH))
+    assert [part.kind for part in both.parts] == ["hog", "hog", "waker", "forker"]
+    assert [change.part for change in both.changes] == [2, None, 2]
+    assert both.ms == 1500
+    assert combined(both, parsed(RICH)) == both  # the names of groups would clash
+
+
+def test_parts_are_put_into_groups() -> None:
+    load = parsed("time ms=900;hog n=1 cpus=0;sleeper n=1 cpus=1")
+    names = {tuple(part.group for part in grouped(random.Random(n), load).parts) for n in range(20)}
+    assert names == {("a", "a"), ("a", "b")}
+
+
+def test_changes_of_parts_that_go_are_gone() -> None:
+    load = parsed(RICH).keep([1, 2])
+    assert [(change.part, change.group) for change in load.changes] == [
+        (0, ""),
+        (None, "b"),
+        (0, ""),
+    ]
+    assert parsed(RICH).keep([0, 2]).changes == (parsed(RICH).changes[1],)

@@ -1,0 +1,69 @@
+"""Properties of policies: priorities, deadlines, starvation, and a lock that lends priority."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalab.hunt.properties.policies import deadline, lock_wait, priority, starvation
+from numalab.hunt.recording import LockTurns
+from unit.hunt.recordings import Row, recording
+
+RANKED = "time ms=1000;sleeper n=1 cpus=0-1 policy=fifo priority=50;hog n=2 cpus=0-3"
+
+
+def waited_beside(cpu: int) -> list[Row]:
+    """A real-time task that waits on CPU 0 from 100 to 150 ms while a fair hog has a CPU."""
+    rows: list[Row] = [(1, "hog1.0", cpu, 0, 1000), (2, "-sleeper0.0", 0, 100, 150)]
+    return [*rows, (2, "sleeper0.0", 0, 150, 200)]
+
+
+def test_a_real_time_task_that_waits_for_a_fair_one_is_told_with_its_moment() -> None:
+    (finding,) = priority(recording(RANKED, waited_beside(0)))
+    assert finding.value == 50.0
+    assert "fifo priority 50 waited 50.0 ms, from 100.0 ms after the begin" in finding.text
+
+
+def test_an_idle_cpu_counts_as_one_of_a_lower_priority() -> None:
+    rows: list[Row] = [(2, "-sleeper0.0", 0, 100, 130), (2, "sleeper0.0", 0, 130, 200)]
+    rows += [(1, "hog1.0", 0, 0, 100)]
+    (finding,) = priority(recording(RANKED, rows))
+    assert finding.value == 30.0
+
+
+def test_a_cpu_outside_the_mask_or_a_higher_priority_is_no_reason() -> None:
+    ranked = RANKED + ";sleeper n=2 cpus=0-1 policy=rr priority=60"
+    rows = waited_beside(3)
+    rows += [(3, "sleeper2.0", 0, 0, 150), (4, "sleeper2.1", 1, 0, 150)]
+    first, second = priority(recording(ranked, rows))
+    assert first.value == second.value == 0.0
+    assert first.text == "no sleeper of fifo priority 50 waited for a lower one"
+
+
+@pytest.mark.parametrize(("ran", "value"), [(100.0, 1.0), (50.0, 2.0), (200.0, 2.0), (0.0, 100.0)])
+def test_a_deadline_task_gets_its_runtime_and_not_more(ran: float, value: float) -> None:
+    load = "time ms=1000;hog n=1 cpus=0-3 policy=deadline runtime=2000 period=10000"
+    rows: list[Row] = [(1, "-hog0.0", 0, 0, 1000), (1, "hog0.0", 0, 600, 600 + ran)]
+    (finding,) = deadline(recording(load, rows))
+    assert finding.value == pytest.approx(value)
+
+
+def test_the_longest_wait_of_a_fair_task_is_found() -> None:
+    load = "time ms=1000;hog n=2 cpus=0;hog n=1 cpus=1 policy=idle"
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 400), (2, "-hog0.1", 0, 0, 400)]
+    rows += [(2, "hog0.1", 0, 400, 1000), (1, "-hog0.0", 0, 400, 1000)]
+    rows += [(3, "-hog1.0", 1, 0, 1000)]
+    (finding,) = starvation(recording(load, rows))
+    assert (finding.value, finding.text) == (600.0, "a hog waited 600 ms for a CPU")
+    weighted = load.replace("hog n=2 cpus=0", "hog n=2 cpus=0 nice=5")
+    (finding,) = starvation(recording(weighted, rows))
+    assert finding.value == 0.0
+
+
+def test_the_lockers_of_the_highest_priority_count() -> None:
+    load = "time ms=1000;locker n=1 cpus=0 policy=fifo priority=50;locker n=2 cpus=0;hog n=1 cpus=0"
+    run = recording(load, [(1, "hog2.0", 0, 0, 1000)])
+    locks = {(0, 0): LockTurns(9, 2500), (1, 0): LockTurns(3, 90_000), (1, 1): LockTurns(1, 5)}
+    (finding,) = lock_wait(replace(run, locks=locks))
+    assert (finding.value, finding.weak) == (2.5, False)
+    one_part = recording("time ms=1000;locker n=2 cpus=0", [(1, "locker0.0", 0, 0, 1000)])
+    assert not lock_wait(one_part)

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * LOADS are separated by `|`, the parts of a load by `;`, the words of a part by spaces:
+ *
+ *   time ms=N                             how long it takes (first part)
+ *   hog n= start= cpus= nice= later=      busy loops in registers; yield=1: yields each 200 us
+ *   sleeper ... run= sleep=               work RUN us, sleep SLEEP us
+ *   waker ... run= sleep= burst= wakee= over=
+ *                                         wakes its BURST wakees over a pipe, socket or futex, works RUN us,
+ *                                         sleeps; a wakee works RUN us, on the CPUs of WAKEE if given
+ *   forker ... run= sleep= burst= exec=   forks BURST children that work RUN us (exec=1: in a program of their
+ *                                         own), reaps them, sleeps
+ *   memory ... mib= node= threads= shared= rest=
+ *                                         touches memory that was first touched from START, or on NODE
+ *   locker ... run= sleep=                takes the lock of all lockers (with priority inheritance), works RUN us
+ *                                         with it, gives it back, sleeps
+ *   group name= parent= weight= quota= cpus= idle=
+ *                                         a cgroup; QUOTA ms of CPU time in each 100 ms
+ *   hotplug cpu= off= on=                 a CPU goes off line and comes back, ms after the begin
+ *   cpuset from= to= at=                  all tasks are in a cpuset, whose CPUs change
+ *   change at= part= [cpus= nice= policy= priority= stop= go=]
+ *   change at= group= [cpus= weight= quota=]
+ *                                         what changes, ms after the begin; stop=1 and go=1: SIGSTOP, SIGCONT
+ *
+ * Every part may have policy=fair|batch|idle|fifo|rr|deadline, with priority= (fifo, rr), or runtime= and
+ * period= in us (deadline); slice= in us (fair, batch); group=NAME.
+ *
+ * Tasks start bound to START; when all of them run they are allowed on CPUS, and the time begins. At
+ * half of it, those with LATER are allowed on LATER instead. `threads=1` makes one process of
+ * `memory`, whose tasks share its memory; with shared=1 its processes share it. With REST=1 nothing is
+ * touched in the second quarter of the time.
+ */
+#ifndef LOAD_H
+#define LOAD_H
+
+#define MOST_PARTS 32
+#define MOST_TASKS 256
+#define MOST_WAKEES 16
+#define MOST_GROUPS 16
+#define MOST_NODES 64
+#define CGROUPS "/sys/fs/cgroup"
+#define NO_NICE 99
+
+enum kind { HOG, SLEEPER, WAKER, FORKER, MEMORY, LOCKER, KINDS };
+static const char *const names[] = { "hog", "sleeper", "waker", "forker", "memory", "locker" };
+
+/* In the order of SCHED_OTHER (0) to SCHED_DEADLINE (6) of linux/sched.h. */
+static const char *const policies[] = { "fair", "fifo", "rr", "batch", "", "idle", "deadline" };
+enum { POLICIES = 7, DEADLINE = 6 };
+static const char *const channels[] = { "pipe", "socket", "futex" };
+enum { PIPE, SOCKET, FUTEX, CHANNELS };
+
+/* sched_setattr(2) */
+struct attributes {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+struct part {
+	enum kind kind;
+	int n, nice, node, threads, shared, rest, exec, yield, over, has_later, has_wakee;
+	long run, sleep, burst, mib;
+	struct attributes attributes;
+	char group[16], *memory;
+	cpu_set_t start, cpus, later, wakee;
+};
+
+struct group {
+	char name[16], path[128], cpus[128];
+	long weight, quota, idle;
+};
+
+struct event {
+	long ms;
+	enum { OFF, ON, SET, HALF, CHANGE } what;
+	int cpu, part, stop, go;
+	char cpus[128], group[16];
+	long nice, weight, quota;
+	struct attributes attributes; /* where size is not 0 */
+};
+
+static struct part parts[MOST_PARTS];
+static struct group groups[MOST_GROUPS];
+static struct event events[MOST_PARTS];
+static int part_count, event_count, group_count;
+static long load_ms;
+static char cpuset_from[128];
+
+static struct event *add_event(long ms, int what, int cpu, const char *cpus)
+{
+	struct event *event = &events[event_count++];
+
+	if (event_count > MOST_PARTS)
+		die("too many events");
+	*event = (struct event){ .ms = ms, .what = what, .cpu = cpu, .part = -1, .nice = NO_NICE };
+	snprintf(event->cpus, sizeof(event->cpus), "%s", cpus);
+	return event;
+}
+
+static const char *value(char **words, const char *key, const char *otherwise)
+{
+	size_t length = strlen(key);
+
+	for (; *words; words++)
+		if (!strncmp(*words, key, length) && (*words)[length] == '=')
+			return *words + length + 1;
+	if (!otherwise)
+		die("a part lacks %s=", key);
+	return otherwise;
+}
+
+static long number(char **words, const char *key, long otherwise, long least, long most)
+{
+	const char *text = value(words, key, "");
+
+	return *text ? parse_number(key, text, least, most) : otherwise;
+}
+
+static int choice(char **words, const char *key, const char *const *choices, int count, int otherwise)
+{
+	const char *text = value(words, key, "");
+	int place;
+
+	if (!*text)
+		return otherwise;
+	for (place = 0; place < count && strcmp(text, choices[place]); place++)
+		;
+	if (place == count)
+		die("not a %s: %s", key, text);
+	return place;
+}
+
+static struct attributes parse_attributes(char **words)
+{
+	long period = number(words, "period", 0, 0, 10000000) * 1000;
+	struct attributes attributes = {
+		.size = sizeof(attributes),
+		.policy = choice(words, "policy", policies, POLICIES, 0),
+		.nice = number(words, "nice", 0, -20, 19),
+		.priority = number(words, "priority", 0, 1, 98),
+		.runtime = number(words, "runtime", 0, 0, 10000000) * 1000,
+		.deadline = period,
+		.period = period,
+	};
+
+	if (attributes.policy != DEADLINE)
+		attributes.runtime = number(words, "slice", 0, 0, 100000) * 1000;
+	return attributes;
+}
+
+static void name_group(char *name, const char *text)
+{
+	snprintf(name, 16, "%s", text);
+	for (const char *letter = name; *letter; letter++)
+		if (*letter < 'a' || *letter > 'z')
+			die("not the name of a group: %s", text);
+}
+
+static struct group *find_group(const char *name)
+{
+	for (int i = 0; i < group_count; i++)
+		if (!strcmp(groups[i].name, name))
+			return &groups[i];
+	die("no group is called %s", name);
+	return NULL;
+}
+
+static void parse_group(char **words)
+{
+	struct group *group = &groups[group_count];
+	const char *parent = value(words, "parent", "");
+	char above[96], name[16];
+
+	if (group_count == MOST_GROUPS)
+		die("too many groups");
+	*group = (struct group){
+		.weight = number(words, "weight", 100, 1, 10000),
+		.quota = number(words, "quota", 0, 0, 100000),
+		.idle = number(words, "idle", 0, 0, 1),
+	};
+	name_group(name, value(words, "name", NULL));
+	strcpy(group->name, name);
+	snprintf(group->cpus, sizeof(group->cpus), "%s", value(words, "cpus", ""));
+	snprintf(above, sizeof(above), "%s", *parent ? find_group(parent)->path : CGROUPS);
+	snprintf(group->path, sizeof(group->path), "%s/hunt-%s", above, name);
+	group_count++;
+}
+
+static void parse_change(char **words)
+{
+	struct event *event = add_event(number(words, "at", 0, 0, 600000), CHANGE, 0, value(words, "cpus", ""));
+
+	event->part = number(words, "part", -1, 0, MOST_PARTS - 1);
+	event->nice = number(words, "nice", NO_NICE, -20, 19);
+	event->weight = number(words, "weight", 0, 1, 10000);
+	event->quota = number(words, "quota", 0, 1, 100000);
+	event->stop = number(words, "stop", 0, 0, 1);
+	event->go = number(words, "go", 0, 0, 1);
+	name_group(event->group, value(words, "group", ""));
+	if (*value(words, "policy", ""))
+		event->attributes = parse_attributes(words);
+}
+
+static void parse_part(char *text)
+{
+	char *words[32], *save;
+	struct part *part;
+	const char *later, *wakee;
+	int count = 0, kind;
+
+	for (char *word = strtok_r(text, " ", &save); word && count < 31; word = strtok_r(NULL, " ", &save))
+		words[count++] = word;
+	words[count] = NULL;
+	if (!count)
+		return;
+	if (!strcmp(words[0], "time")) {
+		load_ms = number(words, "ms", 1000, 10, 600000);
+		return;
+	}
+	if (!strcmp(words[0], "hotplug")) {
+		int cpu = number(words, "cpu", -1, 1, CPU_SETSIZE - 1);
+
+		add_event(number(words, "off", 0, 0, 600000), OFF, cpu, "");
+		add_event(number(words, "on", 0, 0, 600000), ON, cpu, "");
+		return;
+	}
+	if (!strcmp(words[0], "cpuset")) {
+		snprintf(cpuset_from, sizeof(cpuset_from), "%s", value(words, "from", NULL));
+		add_event(number(words, "at", 0, 0, 600000), SET, 0, value(words, "to", NULL));
+		return;
+	}
+	if (!strcmp(words[0], "group")) {
+		parse_group(words);
+		return;
+	}
+	if (!strcmp(words[0], "change")) {
+		parse_change(words);
+		return;
+	}
+	for (kind = 0; kind < KINDS && strcmp(words[0], names[kind]); kind++)
+		;
+	if (kind == KINDS || part_count == MOST_PARTS)
+		die("unknown part, or too many: %s", words[0]);
+	part = &parts[part_count++];
+	later = value(words, "later", "");
+	wakee = value(words, "wakee", "");
+	*part = (struct part){
+		.kind = kind,
+		.n = number(words, "n", 1, 1, MOST_TASKS),
+		.nice = number(words, "nice", 0, -20, 19),
+		.run = number(words, "run", 1000, 0, 10000000),
+		.sleep = number(words, "sleep", 1000, 0, 10000000),
+		.burst = number(words, "burst", 1, 1, kind == WAKER ? MOST_WAKEES : 64),
+		.mib = number(words, "mib", 4, 1, 4096),
+		.node = number(words, "node", -1, 0, MOST_NODES - 1),
+		.threads = number(words, "threads", 0, 0, 1),
+		.shared = number(words, "shared", 0, 0, 1),
+		.rest = number(words, "rest", 0, 0, 1),
+		.exec = number(words, "exec", 0, 0, 1),
+		.yield = number(words, "yield", 0, 0, 1),
+		.over = choice(words, "over", channels, CHANNELS, PIPE),
+		.attributes = parse_attributes(words),
+		.cpus = parse_cpulist(value(words, "cpus", NULL)),
+		.start = parse_cpulist(value(words, "start", value(words, "cpus", NULL))),
+		.has_later = *later != 0,
+		.has_wakee = *wakee != 0,
+	};
+	name_group(part->group, value(words, "group", ""));
+	if (part->has_later)
+		part->later = parse_cpulist(later);
+	if (part->has_wakee)
+		part->wakee = parse_cpulist(wakee);
+}
+
+#endif
