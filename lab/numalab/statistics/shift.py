@@ -101,12 +101,10 @@ def _split_sums(pooled: "Floats", first: int, second: int) -> "tuple[Floats, NDA
     if _few(first, second):
         chosen = _every_split(first, second)
         return pooled[chosen].sum(axis=1), (chosen >= first).sum(axis=1)
-    every = first + second
     random = np.random.default_rng(_SEED)
-    splits = max(_LEAST_SAMPLED, min(_SAMPLED, _MOST_DRAWN // every))
     sums, kept = [pooled[first:].sum()], [second]
-    for _ in range(splits - 1):
-        chosen = random.permutation(every)[:second]
+    for _ in range(_sampled(first, second) - 1):
+        chosen = random.permutation(first + second)[:second]
         sums.append(pooled[chosen].sum())
         kept.append(int((chosen >= first).sum()))
     return np.array(sums), np.array(kept, dtype=np.intp)
@@ -127,10 +125,15 @@ def _few(first: int, second: int) -> bool:
     return splits <= MOST_SPLITS and splits * second <= _MOST_DRAWN
 
 
+def _sampled(first: int, second: int) -> int:
+    """Return how many splits are drawn where not all are counted."""
+    return max(_LEAST_SAMPLED, min(_SAMPLED, _MOST_DRAWN // (first + second)))
+
+
 def smallest_p(first: int, second: int) -> float:
     """Return the smallest p value that so many runs can give."""
     if not _few(first, second):
-        return 1 / _SAMPLED
+        return 1 / _sampled(first, second)
     return (2 if first == second else 1) / comb(first + second, second)
 
 
