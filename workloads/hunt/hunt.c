@@ -48,7 +48,7 @@ struct told {
 };
 
 static struct shared {
-	volatile int resting, stop;
+	volatile int resting, stop, woken; /* how many wakees have their start mask */
 	pthread_mutex_t lock;
 	volatile int wakes[MOST_PROCESSES]; /* futexes, one for each wakee */
 	struct told tasks[MOST_TASKS];
@@ -373,6 +373,7 @@ static int start_wakees(struct part *part, int place, int number, int *ends)
 		if (!start_process(place)) {
 			begin_task(part);
 			rename_task("wakee", place, number * part->burst + i);
+			__atomic_add_fetch(&shared->woken, 1, __ATOMIC_SEQ_CST);
 			close(both[1]);
 			be_woken(part, both[0], &shared->wakes[first + i]);
 		}
@@ -382,10 +383,19 @@ static int start_wakees(struct part *part, int place, int number, int *ends)
 	return first;
 }
 
+static void await_wakees(int count, int place)
+{
+	for (int waited = 0; shared->woken < count; waited++) {
+		if (waited > 10000)
+			die("a wakee of part %d does not start", place);
+		pause_us(2000);
+	}
+}
+
 static void start_part(int place)
 {
 	struct part *part = &parts[place];
-	int processes = part->kind == MEMORY && part->threads ? 1 : part->n;
+	int processes = part->kind == MEMORY && part->threads ? 1 : part->n, wakees = shared->woken;
 
 	if (task_count + part->n > MOST_TASKS)
 		die("too many tasks");
@@ -401,9 +411,11 @@ static void start_part(int place)
 			begin_task(part);
 			run_task(part, place, i, task_count + i, ends, &shared->wakes[first]);
 		}
+		wakees += part->kind == WAKER ? part->burst : 0;
 		for (int end = 0; part->kind == WAKER && end < part->burst; end++)
 			close(ends[end]);
 	}
+	await_wakees(wakees, place);
 	for (int i = 0; i < part->n; i++) {
 		for (int waited = 0; !shared->tasks[task_count + i].running; waited++) {
 			if (waited > 10000)

@@ -233,9 +233,13 @@ class Load:
                 allowed = allowed & frozenset(cpus) or frozenset(cpus)
         return allowed
 
-    def changes_ms(self) -> tuple[float, ...]:
-        """Return the times of changes of masks or CPUs, in ms after the start, in order."""
-        times = [float(self.ms) / 2] if any(part.later for part in self.parts) else []
+    def changes_ms(self, *, but_later: bool = False) -> tuple[float, ...]:
+        """Return the times of changes, in ms after the start, in order.
+
+        With `but_later`, without those of `later` of parts, at half of the time.
+        """
+        has_later = any(part.later for part in self.parts) and not but_later
+        times = [float(self.ms) / 2] if has_later else []
         times += [self.cpuset.at_ms] if self.cpuset else []
         times += [ms for change in self.hotplug for ms in (change.off_ms, change.on_ms)]
         times += [change.at_ms for change in self.changes]

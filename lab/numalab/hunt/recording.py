@@ -1,6 +1,7 @@
 """The recording of a load: spans and stays of its tasks, and idle times of CPUs."""
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ _LOCK = re.compile(
 _Counters = dict[int, dict[str, dict[str, int]]]
 _Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
 _Locks = dict[int, dict[tuple[int, int], "LockTurns"]]
-_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|over)")
+_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|over|event)")
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,10 @@ class LockTurns:
 class LoadRecording(Recording):
     """The recording of one load, between its marks; all times in ns of the trace clock.
 
-    `table` reaches beyond the window on both sides. `counters[when][name]`,
-    `pages[part, task][node]` and `locks[part, task]` are what the driver printed. With
-    `far_costs` far memory takes longer than near memory.
+    `table` reaches beyond the window on both sides. `done` are the times at which the driver had
+    made each change, and was at half of the time, in order: on a busy machine it may be late.
+    `counters[when][name]`, `pages[part, task][node]` and `locks[part, task]` are what the driver
+    printed. With `far_costs` far memory takes longer than near memory.
     """
 
     topology: Topology
@@ -78,6 +80,7 @@ class LoadRecording(Recording):
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pages: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
+    done: tuple[int, ...] = ()
     far_costs: bool = False
 
     @cached_property
@@ -115,9 +118,9 @@ class LoadRecording(Recording):
 
         It begins at half of the time, or some time after the last change if that is later.
         """
-        changed = max(self.load.changes_ms(), default=-GRACE_MS)
-        half = self.window.start_ns + int(self.window.length_ns * SETTLED)
-        start = max(half, self._at(changed + 2 * GRACE_MS))
+        start = self.window.start_ns + int(self.window.length_ns * SETTLED)
+        if changes := self.load.changes_ms():
+            start = max(start, self._done(changes[-1]) + 2 * GRACE_MS * MS)
         return Window(min(start, self.window.end_ns), self.window.end_ns)
 
     @property
@@ -138,7 +141,7 @@ class LoadRecording(Recording):
             rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
             free = covered(rows)
             if cpu in away:
-                off = self._at(away[cpu].off_ms - 50), self._at(away[cpu].on_ms + GRACE_MS)
+                off = self._at(away[cpu].off_ms - 50), self._done(away[cpu].on_ms) + GRACE_MS * MS
                 hole = (np.array(off[:1], np.int64), np.array(off[1:], np.int64))
                 free = without(free, hole, self.window.start_ns, self.window.end_ns)
             idle[cpu] = free
@@ -198,6 +201,13 @@ class LoadRecording(Recording):
     def _at(self, ms: float) -> int:
         return self.window.start_ns + int(ms * MS)
 
+    def _done(self, ms: float) -> int:
+        """Return when the driver had made the changes up to a time in ms after the start."""
+        planned = sorted([*self.load.changes_ms(but_later=True), self.load.ms // 2])
+        place = bisect_right(planned, ms) - 1
+        late = self.done[place] if 0 <= place < len(self.done) else 0
+        return max(self._at(ms), late)
+
     def phases(self) -> list[tuple[Window, float]]:
         """Return the times between which no mask changes, with a time in ms within each.
 
@@ -206,7 +216,7 @@ class LoadRecording(Recording):
         edges = [0.0, *self.load.changes_ms(), float("inf")]
         phases = []
         for number, (low, high) in enumerate(pairwise(edges)):
-            start = self._at(low + GRACE_MS) if number else self.window.start_ns
+            start = self._done(low) + GRACE_MS * MS if number else self.window.start_ns
             end = self.window.end_ns if high == float("inf") else self._at(high)
             if end > start:
                 phases.append((Window(start, min(end, self.window.end_ns)), low + 1))
@@ -273,9 +283,12 @@ def read_loads(
     """
     table = typed(events).collect()
     times: dict[tuple[int, str], int] = {}
+    done: defaultdict[int, list[int]] = defaultdict(list)
     for time_ns, text in marks(table).iter_rows():
         if mark := _MARK.fullmatch(text or ""):
             times.setdefault((int(mark[1]), mark[2]), int(time_ns))
+            if mark[2] in ("event", "half"):
+                done[int(mark[1])].append(int(time_ns))
     lost = gaps(table)
     counters, pages, locks = _printed(stdout)
     complete, since = [], 0
@@ -299,6 +312,7 @@ def read_loads(
                 counters=counters.get(number, {}),
                 pages=pages.get(number, {}),
                 locks=locks.get(number, {}),
+                done=tuple(done[number]),
                 far_costs=far_costs,
                 directory=directory,
             )

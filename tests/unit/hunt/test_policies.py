@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from numalab.hunt.properties.balance import affinity
 from numalab.hunt.properties.policies import deadline, lock_wait, priority, starvation
 from numalab.hunt.recording import LockTurns
 from unit.hunt.recordings import Row, recording
@@ -67,3 +68,14 @@ def test_the_lockers_of_the_highest_priority_count() -> None:
     assert (finding.value, finding.weak) == (2.5, False)
     one_part = recording("time ms=1000;locker n=2 cpus=0", [(1, "locker0.0", 0, 0, 1000)])
     assert not lock_wait(one_part)
+
+
+def test_a_change_counts_from_when_the_driver_had_made_it() -> None:
+    """It is a fair task, and may be 300 ms late on a busy machine."""
+    load = "time ms=1000;hog n=1 cpus=0-1;change at=100 part=0 cpus=1"
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 410), (1, "hog0.0", 1, 410, 1000)]
+    run = recording(load, rows)
+    assert affinity(run)[0].value == 160.0
+    late = replace(run, done=(400_000_000, 500_000_000))
+    assert affinity(late)[0].value == 0.0
+    assert late.settled.start_ns == 700_000_000
