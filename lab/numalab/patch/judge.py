@@ -142,7 +142,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
 def _word_of_equal_code(reach: ReachPlan) -> Word:
     """Return the verdict on a patch that changes no instruction."""
     lines = [line for table in reach.tables.values() for line in table.lines]
-    compiled = any(line.code and line.kind != "context" for line in lines)
+    compiled = any(line.code and line.is_changed for line in lines)
     return "same code" if compiled else "no code"
 
 

@@ -77,7 +77,7 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
         LineState.REACHED: "reached",
         LineState.NOT_REACHED: "missed",
     }
-    is_silent = line.kind == "context" and line.state is LineState.NO_CODE
+    is_silent = not line.is_changed and line.state is LineState.NO_CODE
     details = [line.reason] if line.reason and not is_silent else []
     if line.first_s is not None:
         details.append(f"first after {line.first_s:.2f} s")
@@ -87,7 +87,7 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
     if line.loads:
         details.append(f"by {_load_names(line.loads)}")
     return PatchRow(
-        sign={"added": "+", "removed": "-", "context": " "}[line.kind],  # type: ignore[arg-type]
+        sign=line.sign,
         number=line.number,
         count=f"{line.executions:,}" if line.executions else _silence(line),
         details="; ".join(details),

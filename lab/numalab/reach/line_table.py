@@ -1,5 +1,6 @@
 """The changed lines of one kernel with their code: what a guest has to count. Pure."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,12 +16,13 @@ from numalab.reach.model import (
     RunReach,
     Side,
 )
-from numalab.reach.source_text import SourceText
+from numalab.reach.source_text import SourceText, function_lines
 from numalab.source.changes import FileChange
 
 _CONTEXT = 3  # lines of a patch around changed ones
 _NEIGHBOURS = 8  # lines to search for code beside an insertion
 _MAX_JUMPS = 4096
+_MAX_LINES = 2000  # of one file
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class TableLine:
     code: LineCode | None
     reason: str = ""
     state: LineState = LineState.NO_CODE
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the patch adds or removes it."""
+        return self.kind in ("added", "removed")
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,12 @@ class LineTable:
     hz: int
     notes: tuple[str, ...] = ()
     data: bool = False
+
+    @property
+    def digest(self) -> str:
+        """A digest of the counted lines: counts of equal tables can be summed."""
+        lines = [(line.file, line.number, line.kind, line.text) for line in self.lines]
+        return hashlib.sha256(repr([self.kernel, lines]).encode()).hexdigest()[:16]
 
     @property
     def addresses(self) -> Iterator[int]:
@@ -111,15 +124,42 @@ def _with_neighbours(
     return dict(sorted(kinds.items()))
 
 
+def _with_functions(
+    change: FileChange, side: Side, kinds: Mapping[int, LineKind]
+) -> Mapping[int, LineKind]:
+    """Return the lines of one side in order, with those of the functions around the changes."""
+    text = change.after if side == "patched" else change.before
+    whole: dict[int, LineKind] = {}
+    for part in change.changes:
+        lines = part.added if side == "patched" else part.removed
+        start = part.new_start if side == "patched" else part.old_start
+        for number in {line.number for line in lines} or {start}:
+            function = function_lines(text, number)
+            if len(whole) + len(function) <= _MAX_LINES:
+                whole.update((at, "function") for at in function)
+    return dict(sorted((whole | dict(kinds)).items()))
+
+
 def table_lines(
-    change: FileChange, side: Side, codes: Sequence[Code], source: SourceText
+    change: FileChange,
+    side: Side,
+    codes: Sequence[Code],
+    source: SourceText,
+    *,
+    whole_functions: bool = False,
 ) -> Iterator[TableLine]:
-    """Return the lines of one file with their code in all objects."""
+    """Return the lines of one file with their code in all objects.
+
+    With `whole_functions` also the other lines of the functions that are changed.
+    """
     name, text = (change.new, change.after) if side == "patched" else (change.old, change.before)
     if name is None:
         return
     lines = text.split("\n")
-    for number, kind in _with_neighbours(change, side, name, codes).items():
+    kinds = _with_neighbours(change, side, name, codes)
+    for number, kind in (
+        _with_functions(change, side, kinds) if whole_functions else kinds
+    ).items():
         content = lines[number - 1] if number <= len(lines) else ""
         code = line_code((name, number), codes)
         if code is not None:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Side = Literal["baseline", "patched"]
-LineKind = Literal["added", "removed", "context"]
+# "function": a line of a function that is changed elsewhere
+LineKind = Literal["added", "removed", "context", "function"]
 
 
 class LineState(StrEnum):
@@ -53,7 +54,7 @@ class BranchReach(_Record):
 
 
 class LineReach(_Record):
-    """A changed line, or a neighbour of changed lines; `loads` are the cells that executed it.
+    """A changed line, or a line near changed lines; `loads` are the cells that executed it.
 
     `first_s` is the guest's uptime at the first execution, to a tick; None: unknown.
     """
@@ -76,6 +77,16 @@ class LineReach(_Record):
         """The branches that were executed, the most frequent first."""
         ran = [branch for branch in self.branches if branch.taken or branch.not_taken]
         return tuple(sorted(ran, key=lambda branch: -branch.taken - branch.not_taken))
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the patch adds or removes it."""
+        return self.kind in ("added", "removed")
+
+    @property
+    def sign(self) -> Literal["+", "-", " "]:
+        """Its sign in a patch."""
+        return "+" if self.kind == "added" else "-" if self.kind == "removed" else " "
 
     @property
     def executable(self) -> bool:
@@ -109,7 +120,7 @@ class RunReach(_Record):
     @property
     def changed(self) -> tuple[LineReach, ...]:
         """The changed lines that have code."""
-        return tuple(line for line in self.lines if line.kind != "context" and line.executable)
+        return tuple(line for line in self.lines if line.is_changed and line.executable)
 
 
 class PatchReach(_Record):
@@ -130,7 +141,8 @@ class PatchReach(_Record):
         changed = tuple(line for side in sides for line in side.changed)
         if changed or len(sides) == 2:
             return changed
-        return tuple(line for side in sides for line in side.lines if line.executable)
+        lines = (line for side in sides for line in side.lines)
+        return tuple(line for line in lines if line.kind == "context" and line.executable)
 
     @property
     def not_reached(self) -> tuple[LineReach, ...]:

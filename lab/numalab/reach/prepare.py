@@ -45,11 +45,14 @@ def prepare_reach(
     base: tuple[KernelSpec, BuiltKernel],
     patched: tuple[KernelSpec, BuiltKernel],
     on_progress: Progress = no_progress,
+    *,
+    whole_functions: bool = False,
 ) -> ReachPlan:
     """Compile the objects that a patch touches with line numbers, and compare them.
 
-    `changes` are those between the sources of both kernels. Raises UserError for a prebuilt kernel,
-    BuildError and HostError as `ensure_kernel` does.
+    `changes` are those between the sources of both kernels. With `whole_functions` the tables hold
+    all lines of the functions that are changed. Raises UserError for a prebuilt kernel, BuildError
+    and HostError as `ensure_kernel` does.
     """
     # The patched kernel first: its tree is usually the last one that was built.
     sides = (PatchSide("patched", *patched), PatchSide("baseline", *base))
@@ -61,9 +64,9 @@ def prepare_reach(
         codes[side.side] = kernel_code(side.spec, side.kernel, sources, functions, on_progress)
     before, after = codes["baseline"], codes["patched"]
     differing = _differing(before, after)
-    lines = {side.side: _lines(changes, side, codes[side.side]) for side in sides}
+    lines = {side.side: _lines(changes, side, codes[side.side], whole_functions) for side in sides}
     change = _code_change(lines, differing, before, after)
-    changed = [line for own in lines.values() for line in own if line.kind != "context"]
+    changed = [line for own in lines.values() for line in own if line.is_changed]
     covered = {name for line in changed if line.code for name in line.code.functions}
     pairs = _pairs(before, after)
     data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
@@ -111,7 +114,9 @@ def _config(kernel: BuiltKernel) -> Mapping[str, str]:
     return parse_config(text)
 
 
-def _lines(changes: Iterable[FileChange], side: PatchSide, code: KernelCode) -> list[TableLine]:
+def _lines(
+    changes: Iterable[FileChange], side: PatchSide, code: KernelCode, whole_functions: bool
+) -> list[TableLine]:
     config = _config(side.kernel)
     codes = [item.code for item in code.objects if not item.reason]
     lines: list[TableLine] = []
@@ -120,7 +125,8 @@ def _lines(changes: Iterable[FileChange], side: PatchSide, code: KernelCode) -> 
         if name is None or not name.endswith(_COMPILED):
             continue
         text = change.after if side.side == "patched" else change.before
-        for line in table_lines(change, side.side, codes, SourceText(text, config)):
+        source = SourceText(text, config)
+        for line in table_lines(change, side.side, codes, source, whole_functions=whole_functions):
             lines.append(_judged(line, code))
     return lines
 
@@ -167,7 +173,7 @@ def _code_change(
     pairs = list(_pairs(before, after))
     same_objects = len(pairs) == len(before.objects) == len(after.objects)
     same_code = same_objects and not any(differing.values())
-    changed = [line for side in lines.values() for line in side if line.kind != "context"]
+    changed = [line for side in lines.values() for line in side if line.is_changed]
     if any(line.code or line.state is LineState.UNKNOWN for line in changed) and not same_code:
         return CodeChange.LINES
     if not same_code:

@@ -221,11 +221,24 @@ def enclosing_function(text: str, number: int) -> str:
             ends = all(later.endswith("\\") for later in lines[at : number - 1])
             if ends:
                 return match[1]
-        elif match := re.match(r"[A-Za-z_][\w\s*]*?\b(\w+)\s*\((?!.*;\s*$)", line):
+        elif match := re.match(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)", line):
             return match[1]
         elif line.startswith("}") and at < number - 1:
             return ""
     return ""
+
+
+def function_lines(text: str, number: int) -> range:
+    """Return the lines of the function around a line (from 1), head included; empty for none."""
+    lines = text.split("\n")
+    name = enclosing_function(text, number)
+    if not name:
+        return range(0)
+    head = re.compile(rf"(?:[A-Za-z_][\w\s*]*?\b)?{re.escape(name)}\s*\(")
+    begin, end = min(number, len(lines)), len(lines) + 1
+    first = next((at for at in range(begin, 0, -1) if head.match(lines[at - 1])), 0)
+    last = next((at for at in range(begin, end) if lines[at - 1].startswith("}")), 0)
+    return range(first, last + 1) if first and last else range(0)
 
 
 def parse_config(text: str) -> Mapping[str, str]:

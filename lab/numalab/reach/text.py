@@ -23,7 +23,7 @@ _TAB = 4
 def verdict_text(reach: PatchReach) -> str:
     """Return the verdict on one line."""
     code, changed = reach.code, reach.changed
-    if code is CodeChange.NONE and any(line.kind != "context" for line in changed):
+    if code is CodeChange.NONE and any(line.is_changed for line in changed):
         return f"{reach.series}: the change compiles to the same code in both kernels"
     if code is CodeChange.NONE:
         return f"{reach.series}: no changed line has code; both kernels have the same code"
@@ -38,7 +38,7 @@ def verdict_text(reach: PatchReach) -> str:
             f" differs; {ran} of them ran"
         )
     ran = len(changed) - len(reach.not_reached)
-    kind = "changed lines with code" if changed[0].kind != "context" else "lines beside the change"
+    kind = "changed lines with code" if changed[0].is_changed else "lines beside the change"
     count = f"{ran} of {len(changed)} {kind} ran"
     return f"{reach.series}: {reach.verdict}, {count}"
 
@@ -52,7 +52,7 @@ def reach_lines(reach: PatchReach) -> Iterator[str]:
 
 
 def _side_lines(side: RunReach) -> Iterator[str]:
-    changed = [line for line in side.lines if line.kind != "context"]
+    changed = [line for line in side.lines if line.is_changed]
     shown = changed if any(line.executable for line in changed) else side.lines
     rows = [line for line in shown if line.state is not LineState.NO_CODE]
     since = "the boot" if side.since == "boot" else "the command's start"
@@ -83,8 +83,7 @@ def _numbers(numbers: Iterable[int]) -> str:
 def _row(line: LineReach) -> str:
     count = f"{line.executions:,}" if line.executions else str(line.state)
     first = "" if line.first_s is None else f"{line.first_s:.2f} s"
-    sign = {"added": "+", "removed": "-", "context": " "}[line.kind]
-    text = f"{sign}{line.text.expandtabs(_TAB)}"[:_WIDTH].rstrip()
+    text = f"{line.sign}{line.text.expandtabs(_TAB)}"[:_WIDTH].rstrip()
     row = f"  {line.number:>6} {count:>12} {format_cpulist(line.cpus):<10} {first:>8}  {text}"
     if line.reason and line.state is LineState.COMPILED_OUT:
         row += f"  ({line.reason})"

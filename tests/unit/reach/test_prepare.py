@@ -120,6 +120,8 @@ def prepared(
     monkeypatch: pytest.MonkeyPatch,
     after: tuple[str, str],
     before: tuple[str, str] = (SOURCE, HEADER),
+    *,
+    whole_functions: bool = False,
 ) -> tuple[CodeChange, LineTable]:
     """Return the change between two versions, and the patched kernel's lines."""
     codes = {"base": code_of(tmp_path / "base", *before), "new": code_of(tmp_path / "new", *after)}
@@ -131,7 +133,13 @@ def prepared(
         return KernelSpec(digest, "", "source", (), ()), kernel
 
     monkeypatch.setattr(prepare, "kernel_code", lambda spec, *_: codes[spec.name])
-    plan = prepare.prepare_reach("x", changes(before, after), built("base"), built("new"))
+    plan = prepare.prepare_reach(
+        "x",
+        changes(before, after),
+        built("base"),
+        built("new"),
+        whole_functions=whole_functions,
+    )
     assert {table.hz for table in plan.tables.values()} == {1000}
     return plan.code, plan.tables["new"]
 
@@ -168,6 +176,30 @@ def test_a_changed_line_with_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert states[12] is LineState.NOT_REACHED
     assert states[10] is LineState.COMPILED_OUT
     assert table.functions == ()
+
+
+def test_the_other_lines_of_a_changed_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = SOURCE.replace("if (b) {", "if (b > 9) {")
+    _, table = prepared(tmp_path, monkeypatch, (after, HEADER), whole_functions=True)
+    kinds = {line.number: line.kind for line in table.lines}
+    assert list(kinds) == list(range(5, 18)), "the function without the variable below it"
+    assert [number for number, kind in kinds.items() if kind == "added"] == [12]
+    assert {kinds[number] for number in (9, 10, 11, 13, 14, 15)} == {"context"}
+    assert {kinds[number] for number in (5, 6, 7, 8, 16, 17)} == {"function"}
+    ways = {line for jump in table.jumps for line in (jump.next_line, jump.target_line)}
+    assert 8 in ways, "a branch far from the change"
+
+
+def test_tables_of_other_lines_have_another_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = SOURCE.replace("if (b) {", "if (b > 9) {")
+    _, near = prepared(tmp_path / "near", monkeypatch, (after, HEADER))
+    _, whole = prepared(tmp_path / "whole", monkeypatch, (after, HEADER), whole_functions=True)
+    _, again = prepared(tmp_path / "again", monkeypatch, (after, HEADER), whole_functions=True)
+    assert near.digest != whole.digest == again.digest
 
 
 def test_a_changed_comment_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

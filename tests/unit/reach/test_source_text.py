@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalab.reach.source_text import SourceText, enclosing_function, parse_config
+from numalab.reach.source_text import SourceText, enclosing_function, function_lines, parse_config
 
 TEXT = """\
 /* A comment
@@ -81,3 +81,37 @@ def test_a_broken_directive_is_unknown(text: str) -> None:
 @pytest.mark.parametrize(("line", "name"), [(24, "both"), (5, "TWICE"), (6, ""), (21, "both")])
 def test_enclosing_function(line: int, name: str) -> None:
     assert enclosing_function(TEXT, line) == name
+
+
+HEADS = """\
+static int first(int a)
+{
+	return a;
+}
+
+static struct group *
+second(struct domain *sd,
+       int a)
+{
+	if (a)
+		first(a);
+	return NULL;
+}
+EXPORT_SYMBOL(second);
+int value;
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "lines"),
+    [
+        (1, "first", range(1, 5)),
+        (3, "first", range(1, 5)),
+        (11, "second", range(7, 14)),
+        (8, "second", range(7, 14)),
+        (16, "", range(0)),
+    ],
+)
+def test_the_lines_of_a_function(number: int, name: str, lines: range) -> None:
+    assert enclosing_function(HEADS, number) == name
+    assert function_lines(HEADS, number) == lines
