@@ -57,14 +57,15 @@ def classes(case: Case) -> Iterator[str]:
     `machine: 4 nodes` occurs once, `load: hog` once for each load with hogs. The levels of sched
     domains and the hazards are those of `topology predict` for the default kernel.
     """
-    for name in _machine_classes(case.machine):
+    for name in machine_classes(case.machine):
         yield f"machine: {name}"
     for load in case.loads:
-        for name in sorted(_kinds(load)):
+        for name in sorted(load_kinds(load)):
             yield f"load: {name}"
 
 
-def _machine_classes(machine: Topology) -> Iterator[str]:
+def machine_classes(machine: Topology) -> Iterator[str]:
+    """Return the coverage classes of a machine, such as `SMT`."""
     prediction = predict(machine)
     deepest = max(len(cpu.domains) for cpu in prediction.cpus)
     drawn = "links" if machine.drawn_links else "a table"
@@ -82,7 +83,8 @@ def _machine_classes(machine: Topology) -> Iterator[str]:
     yield from dict.fromkeys(f"hazard {hazard.name}" for hazard in hazards(machine, prediction))
 
 
-def _kinds(load: Load) -> set[str]:
+def load_kinds(load: Load) -> set[str]:
+    """Return the coverage classes of a load: kinds of tasks, and what changes meanwhile."""
     parts = load.parts
     also = {
         "a cpuset that changes": load.cpuset is not None,

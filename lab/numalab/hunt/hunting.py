@@ -8,11 +8,12 @@ and verdicts, with any number of workers, also if the hunt was interrupted.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case, classes
 from numalab.hunt.confirm import SEEDS, FreshBoots
+from numalab.hunt.direction.direction import Direction
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
@@ -95,7 +96,8 @@ class Hunter:
     """A running hunt.
 
     With a `reference` kernel, a violation counts only if the reference kernel never shows it in
-    fresh boots. So shrinking cannot drift to another violation that both kernels show.
+    fresh boots. So shrinking cannot drift to another violation that both kernels show. A
+    `direction` draws the cases by what earlier boots executed, which the drawn cases count.
     """
 
     aim: Aim
@@ -103,6 +105,7 @@ class Hunter:
     workers: CaseWorkers
     tell: Tell
     reference: HuntBench | None = None
+    direction: Direction | None = None
     hunt: Hunt = field(default_factory=Hunt)
     began: float = field(default_factory=time.monotonic)
 
@@ -123,7 +126,8 @@ class Hunter:
         timed = self.bench.choice.mode == "timed"
         while self._has_budget():
             size = min(ROUND, aim.machines - hunt.machines) if aim.machines else ROUND
-            cases = [draw_case(aim.seed, number + i, timed=timed, near=near, most=aim.loads)
+            draw = draw_case if self.direction is None else self.direction.draw
+            cases = [draw(aim.seed, number + i, timed=timed, near=near, most=aim.loads)
                      for i in range(size)]  # fmt: skip
             number += size
             for first in range(0, size, self.workers.count):
@@ -146,7 +150,10 @@ class Hunter:
 
         One boot per worker at a time, so that a suspicion need not wait for a whole round.
         """
-        results = self.workers.boot([(case, self.bench, self.aim.seed) for case in cases])
+        bench = self.bench
+        if self.direction is not None:
+            bench = replace(bench, reach=self.direction.table)
+        results = self.workers.boot([(case, bench, self.aim.seed) for case in cases])
         wanted = [
             (case, self.reference, self.aim.seed)
             for case, result in zip(cases, results, strict=True)
@@ -174,6 +181,8 @@ class Hunter:
         if result.error:
             hunt.failed.append(result.error)
             return []
+        if self.direction is not None:
+            self.direction.take(hunt.machines, case, result.reach)
         hunt.covered.update(classes(case))
         hunt.different[case.only().text] += 1
         for finding in result.findings:

@@ -60,7 +60,7 @@ class Store:
         emulator = bench.choice.emulator.digest if bench.choice.emulator else ""
         key = case.key(
             kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench),
-            *(["reach"] if bench.reach else []),
+            *([f"reach {bench.reach.digest}"] if bench.reach else []),
         )  # fmt: skip
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"
 

@@ -4,25 +4,33 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from typer.testing import Result
 
+from numalab.campaign.build import Builds
 from numalab.cli.hunt import bisect_case as bisect_command
 from numalab.cli.hunt import hunt as hunt_command
 from numalab.cli.study.bisect import command as bisect
 from numalab.errors import BuildError, UserError
+from numalab.guest.kvm import Choice
 from numalab.hunt import store_case
+from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import read_case
+from numalab.hunt.direction.hints import Bias
+from numalab.hunt.direction.plan import ChangedCode
 from numalab.hunt.finding import BootResult, Finding
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import shipped_dir
+from numalab.reach.line_table import LineTable
+from numalab.reach.model import CodeChange, RunReach
 from support.one_command import invoke
+from unit.hunt.direction.counted import boot, line
 
 BAD = "debian-6.12-mutation-pinned-fallback"
 GOOD = "debian-6.12"
@@ -39,12 +47,15 @@ class FakeCrew:
     count: int = 1
     requested: int = 0
     booted: int = 0
+    reach: RunReach | None = None
 
     def boot(self, boots: Sequence[tuple[Case, Any, int]]) -> list[BootResult]:
         self.requested += len(boots)
         self.booted += len(boots)
         self.boots += [(bench.kernel.name, seed) for _, bench, seed in boots]
-        return [self._boot_all(case, bench.kernel.name, seed) for case, bench, seed in boots]
+        results = [self._boot_all(case, bench.kernel.name, seed) for case, bench, seed in boots]
+        counts = [self.reach if bench.reach is not None else None for _, bench, _ in boots]
+        return [replace(r, reach=reach) for r, reach in zip(results, counts, strict=True)]
 
     def _boot_all(self, case: Case, kernel: str, seed: int) -> BootResult:
         ms = self.rule(kernel, seed)
@@ -66,8 +77,11 @@ class Bench:
         self.boots: list[tuple[str, int]] = []
         self.written: list[str] = []
         self.broken: set[str] = set()
+        self.code: ChangedCode | None = None
+        self.reach: RunReach | None = None
         for module in (hunt_command, bisect_command):
             self._put(monkeypatch, module)
+        monkeypatch.setattr(hunt_command, "plan_direction", lambda *_: self.code)
         monkeypatch.setattr(store_case, "write_reproducer", self._write)
         monkeypatch.setattr(bisect_command, "bench_like", self._like)
 
@@ -88,17 +102,18 @@ class Bench:
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
         choice = SimpleNamespace(mode="icount", emulator=None)
-        return [SimpleNamespace(kernel=spec, choice=choice, wall=9.0) for spec in specs]
+        files = cast(Builds, SimpleNamespace(files={}))
+        return [HuntBench(spec, files, cast(Choice, choice)) for spec in specs]
 
     def _like(self, other: Any, spec: KernelSpec, _: object) -> Any:
         if spec.name in self.broken:
             raise BuildError(f"{spec.name} does not build", tail="error")
-        return SimpleNamespace(kernel=spec, choice=other.choice, wall=9.0)
+        return HuntBench(spec, other.builds, other.choice)
 
     @contextmanager
     def _workers(self, store: Any, jobs: int, on_result: object) -> Iterator[FakeCrew]:
         self.jobs.append(jobs)
-        yield FakeCrew(self.rule, self.boots)
+        yield FakeCrew(self.rule, self.boots, reach=self.reach)
 
     def _write(self, place: Path, case: Any, finding: Any, bench: Any, seed: int) -> None:
         self.written.append(place.name)
@@ -350,3 +365,60 @@ def test_a_kernel_without_a_series_needs_revisions(bench: Bench, tmp_path: Path)
     (tmp_path / "case.toml").write_text(text)
     with pytest.raises(UserError, match=f"{GOOD} has no series; say --good and --bad"):
         bisect_on(case=tmp_path / "case.toml")
+
+
+def counted_code(change: CodeChange = CodeChange.LINES) -> ChangedCode:
+    table = LineTable("x", BAD, "patched", change, (), (), 0, 250)
+    return ChangedCode("x", change, table, Bias({}, {}))
+
+
+def test_nothing_found_is_reported_with_the_lines_that_ran(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda *_: 0.0
+    bench.code, bench.reach = counted_code(), boot(line(5, "added", 3, (3, 0)), line(6))
+    words = ("--kernel", BAD, "--machines", 4, "--output", tmp_path)
+    text = hunt(*words)
+    assert text.exit_code == 0
+    assert "nothing found\nreach: x: partly reached, 1 of 2 changed lines" in text.stdout
+    assert "never ran: kernel/sched/fair.c:6" in text.stdout
+    reach = json.loads(hunt(*words, "--json").stdout)["reach"]
+    assert (reach["boots"], reach["verdict"], len(reach["lines"])) == (4, "partly reached", 2)
+    assert reach["branches"][0]["taken"] == {"to_line": 90, "executions": 12, "boots": 4}
+
+
+def test_a_patch_whose_lines_never_ran_is_not_reached(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda *_: 0.0
+    bench.code, bench.reach = counted_code(), boot(line(6))
+    done = hunt("--kernel", BAD, "--machines", 4, "--output", tmp_path)
+    assert "not reached: no changed line ran" in done.stdout
+    assert "nothing found" not in done.stdout
+
+
+def test_boots_that_confirm_count_nothing(bench: Bench, tmp_path: Path) -> None:
+    bench.code, bench.reach = counted_code(), boot(line(5, "added", 3))
+    words = ("--kernel", BAD, "--machines", 4, "--first", "--output", tmp_path, "--json")
+    document = json.loads(hunt(*words).stdout)
+    assert document["found"]
+    assert document["reach"]["boots"] == document["machines"] < len(bench.boots)
+
+
+def test_a_series_without_effect_on_the_code_is_warned_of(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda *_: 0.0
+    bench.code = counted_code(CodeChange.NONE)
+    done = hunt("--kernel", BAD, "--machines", 4, "--output", tmp_path)
+    assert "x compiles to the same code as the kernel without it" in done.stderr
+
+
+def test_an_undirected_hunt_draws_the_cases_of_a_kernel_without_series(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.rule = lambda *_: 0.0
+    bench.reach = boot(line(5, "added", 3, (3, 0)))
+
+    def covered(*words: str) -> object:
+        done = hunt("--kernel", BAD, "--machines", 12, "--output", tmp_path, "--json", *words)
+        return json.loads(done.stdout)["covered"]
+
+    plain = covered()
+    bench.code = counted_code()
+    assert covered("--undirected") == plain
+    assert covered() != plain

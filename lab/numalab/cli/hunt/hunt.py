@@ -16,6 +16,9 @@ from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case
+from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
+from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.property import describe_property, property_names
@@ -26,8 +29,10 @@ from numalab.kernel.kernel_specs import KernelSpec, without_last_series
 from numalab.kernel.patched_kernel import named_kernel
 from numalab.places import project_dir
 from numalab.plugins import require_plugins
+from numalab.progress import Progress
 from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
+from numalab.reach.model import CodeChange
 
 _USUAL = "debian-6.12"
 _NONE = "none"
@@ -75,6 +80,10 @@ def command(
             " its last series; none: no baseline."
         ),
     ] = None,
+    undirected: Annotated[
+        bool,
+        typer.Option("--undirected", help="Ignore the code of the series."),
+    ] = False,
     mode: Annotated[
         ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
     ] = "icount",
@@ -123,6 +132,7 @@ def command(
             emulator=emulator,
             properties=aim.properties,
         )
+        direction = _direction(spec, bench, steers=not undirected, tell=tell)
     beside = f" against {other.name}" if other else ""
     say(
         f"hunting on {spec.name}{beside} with seed {seed} in mode {bench.choice.mode},"
@@ -143,12 +153,14 @@ def command(
         continued_by("the same command"),
         workers(store, jobs or host_jobs(), report_error) as crew,
     ):
-        progress = Hunter(aim, bench, crew, say, references[0] if references else None).run()
+        reference = references[0] if references else None
+        progress = Hunter(aim, bench, crew, say, reference, direction).run()
         files = [
             store_case(folder, violation, [bench, *references], crew, emulator=emulator)
             for violation in progress.violations
         ]
         booted = crew.booted
+    coverage = direction.coverage if direction is not None else None
     value = {
         "kernel": spec.name,
         "seed": seed,
@@ -160,6 +172,7 @@ def command(
         "closest": progress.closest,
         "closeness": {name: _spread(values) for name, values in progress.values.items()},
         "covered": dict(sorted(progress.covered.items())),
+        "reach": coverage,
         "unconfirmed": progress.unconfirmed,
         "not_examined": progress.failed,
         "found": [
@@ -167,9 +180,23 @@ def command(
             for violation, file in zip(progress.violations, files, strict=True)
         ],
     }
-    emit(value, as_json, _text(progress, files, booted))
+    emit(value, as_json, _text(progress, files, booted, coverage))
     if progress.violations:
         raise typer.Exit(1)
+
+
+def _direction(
+    spec: KernelSpec, bench: HuntBench, *, steers: bool, tell: Progress
+) -> Direction | None:
+    """Return the direction of a hunt; None for a kernel whose changed code cannot be counted."""
+    if bench.choice.mode == "kvm":
+        return None
+    code = plan_direction(spec, tell)
+    if code is None:
+        return None
+    if code.change is CodeChange.NONE:
+        say(f"warning: {code.series} compiles to the same code as the kernel without it")
+    return Direction(code.table, code.bias, steers)
 
 
 def _list_properties(names: Sequence[str], as_json: bool) -> None:
@@ -301,7 +328,7 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"looks": len(values), "above": above, **percentiles, "most": round(ordered[-1], 4)}
 
 
-def _text(progress: Hunt, files: list[Path], booted: int) -> str:
+def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage | None) -> str:
     lines = [f"{progress.machines} machines, {progress.loads} loads, {booted} boots"]
     for violation, file in zip(progress.violations, files, strict=True):
         machine = violation.case.machine
@@ -312,5 +339,8 @@ def _text(progress: Hunt, files: list[Path], booted: int) -> str:
             f" tasks, met after {violation.minutes:.1f} min: {finding.text}\n  {file}"
         )
     if not progress.violations:
-        lines.append("nothing found")
+        unreached = coverage is not None and is_unreached(coverage)
+        lines.append("not reached: no changed line ran" if unreached else "nothing found")
+    if coverage is not None:
+        lines += coverage_lines(coverage)
     return "\n".join(lines)

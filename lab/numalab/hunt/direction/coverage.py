@@ -1,0 +1,180 @@
+"""The coverage of a hunt: which changed lines ran, how often each branch went each way."""
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+from numalab.hunt.direction.corpus import Corpus, Outcome, target_lines
+from numalab.reach.model import LineKind, LineReach, PatchReach, Reached, RunReach
+from numalab.reach.reach_map import UNKNOWN, needed_feature
+from numalab.reach.text import verdict_text
+
+_MOST_NEVER, _MOST_BRANCHES = 6, 8  # lines in the terminal
+_WIDTH = 60  # of a source line
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WayCoverage(_Record):
+    """A way of a branch: the line it goes to (0: unknown), and how often, in how many boots."""
+
+    to_line: int
+    executions: int
+    boots: int
+
+
+class BranchCoverage(_Record):
+    """Both ways of a branch of a line; `is_static`: the kernel patches it."""
+
+    file: str
+    line: int
+    function: str
+    taken: WayCoverage
+    not_taken: WayCoverage
+    is_static: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was executed and always went the same way."""
+        return bool(self.taken.boots) != bool(self.not_taken.boots)
+
+
+class LineCoverage(_Record):
+    """A changed line with code: how often it ran, in how many boots."""
+
+    file: str
+    line: int
+    kind: LineKind
+    function: str
+    text: str
+    executions: int
+    boots: int
+
+
+class HuntCoverage(_Record):
+    """What the drawn cases of a hunt executed of the changed code.
+
+    `lines` are the changed lines with code, those that never ran first; for a patch that only
+    removes lines, those beside the change. `branches` are those of the changed functions that were
+    executed. `outcomes` of `ways` are the produced outcomes of all their branches.
+    """
+
+    series: str
+    verdict: Reached
+    summary: str
+    boots: int
+    lines: tuple[LineCoverage, ...]
+    branches: tuple[BranchCoverage, ...]
+    outcomes: int
+    ways: int
+
+    @property
+    def never_ran(self) -> tuple[LineCoverage, ...]:
+        """The changed lines that never ran."""
+        return tuple(line for line in self.lines if not line.boots)
+
+
+def hunt_coverage(total: PatchReach, corpus: Corpus) -> HuntCoverage | None:
+    """Return the coverage of a hunt: the sum over its boots, and its corpus; None for no boot."""
+    reach = total.patched
+    if reach is None:
+        return None
+    targets = [_line(line, corpus) for line in target_lines(reach)]
+    branches = tuple(_branches(reach, corpus))
+    executed = tuple(item for item in branches if item.taken.boots or item.not_taken.boots)
+    ways = [way for branch in branches for way in (branch.taken, branch.not_taken)]
+    return HuntCoverage(
+        series=total.series,
+        verdict=total.verdict,
+        summary=verdict_text(total),
+        boots=reach.runs,
+        lines=tuple(sorted(targets, key=lambda line: bool(line.boots))),
+        branches=executed,
+        outcomes=sum(1 for way in ways if way.boots),
+        ways=len(ways),
+    )
+
+
+def _line(line: LineReach, corpus: Corpus) -> LineCoverage:
+    return LineCoverage(
+        file=line.file,
+        line=line.number,
+        kind=line.kind,
+        function=_function(line),
+        text=line.text,
+        executions=line.executions,
+        boots=corpus.produced[Outcome(line.file, line.number, -1, taken=True)],
+    )
+
+
+def _branches(reach: RunReach, corpus: Corpus) -> Iterator[BranchCoverage]:
+    """Return the branches, those of changed lines first."""
+    targets = {(line.file, line.number) for line in target_lines(reach)}
+    for line in sorted(reach.lines, key=lambda line: (line.file, line.number) not in targets):
+        for place, branch in enumerate(line.branches):
+            boots = [
+                corpus.produced[Outcome(line.file, line.number, place, way)]
+                for way in (True, False)
+            ]
+            yield BranchCoverage(
+                file=line.file,
+                line=line.number,
+                function=_function(line),
+                taken=WayCoverage(
+                    to_line=branch.taken_line, executions=branch.taken, boots=boots[0]
+                ),
+                not_taken=WayCoverage(
+                    to_line=branch.not_taken_line, executions=branch.not_taken, boots=boots[1]
+                ),
+                is_static=branch.is_static,
+            )
+
+
+def _function(line: LineReach) -> str:
+    return line.functions[0] if line.functions else ""
+
+
+def is_unreached(coverage: HuntCoverage) -> bool:
+    """Whether the hunt cannot say anything about the patch: no changed line ran."""
+    return coverage.boots > 0 and coverage.verdict is Reached.NOT
+
+
+def coverage_lines(coverage: HuntCoverage) -> Iterator[str]:
+    """Return the coverage for the terminal: lines that never ran first."""
+    yield (
+        f"reach: {coverage.summary}, in {coverage.boots} boots; {coverage.outcomes} of"
+        f" {coverage.ways} branch outcomes of the changed functions"
+    )
+    never = coverage.never_ran
+    for line in never[:_MOST_NEVER]:
+        feature = needed_feature(line.file, line.function)
+        needs = "" if feature == UNKNOWN else f" (needs {feature})"
+        yield f"  never ran: {_place(line.file, line.line, line.function)}{needs}: {_text(line)}"
+    if len(never) > _MOST_NEVER:
+        yield f"  and {len(never) - _MOST_NEVER} more changed lines that never ran"
+    branches = sorted(coverage.branches, key=lambda branch: not branch.is_open)
+    for branch in branches[:_MOST_BRANCHES]:
+        kind = "static branch" if branch.is_static else "branch"
+        yield (
+            f"  {_place(branch.file, branch.line, branch.function)}: {kind}"
+            f" {_way(branch.taken)}, {_way(branch.not_taken)}"
+        )
+    if len(branches) > _MOST_BRANCHES:
+        yield f"  and {len(branches) - _MOST_BRANCHES} more branches"
+
+
+def _place(file: str, line: int, function: str) -> str:
+    return f"{file}:{line}{f' {function}()' if function else ''}"
+
+
+def _text(line: LineCoverage) -> str:
+    return " ".join(line.text.split())[:_WIDTH]
+
+
+def _way(way: WayCoverage) -> str:
+    place = f"line {way.to_line}" if way.to_line else "elsewhere"
+    if not way.boots:
+        return f"never to {place}"
+    return f"{way.executions:,} times to {place} ({way.boots} boots)"

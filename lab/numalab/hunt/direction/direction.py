@@ -1,0 +1,109 @@
+"""The direction of a hunt: which cases it draws, by the outcomes of earlier boots."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from numalab.hunt.case import Case
+from numalab.hunt.direction.corpus import Corpus
+from numalab.hunt.direction.coverage import HuntCoverage, hunt_coverage
+from numalab.hunt.direction.fit import fitted
+from numalab.hunt.direction.hints import Bias
+from numalab.hunt.generate.cases import LOADS, Near, draw_case
+from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.generate.mutate import combined, varied
+from numalab.hunt.load import Load
+from numalab.reach.line_table import LineTable
+from numalab.reach.merge import merged
+from numalab.reach.model import PatchReach, RunReach
+from numalab.topology.topology import Topology
+
+# Shares of all cases: as in a hunt without direction, new ones by the hints, varied ones the rest.
+_PLAIN, _HINTED = 0.35, 0.2
+_MACHINES = 6  # drawn for each case by the hints
+_SMT = 0.25
+_KINDS = ("loads", "machine", "combined")  # of variations
+
+
+@dataclass
+class Direction:
+    """Draws cases by the outcomes of the changed code in earlier boots.
+
+    `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed and
+    on the results that `take` received, in their order, and on nothing else. Without `steers`, they
+    are those of a hunt without direction; executions are counted all the same.
+    """
+
+    table: LineTable
+    bias: Bias
+    steers: bool = True
+    corpus: Corpus = field(default_factory=Corpus)
+    total: PatchReach | None = None
+
+    @property
+    def coverage(self) -> HuntCoverage | None:
+        """What the boots executed; None before the first one."""
+        return None if self.total is None else hunt_coverage(self.total, self.corpus)
+
+    def draw(self, seed: int, number: int, *, timed: bool, near: Sequence[Near], most: int) -> Case:
+        """Return case `number` of a seed; arguments as for `draw_case`."""
+        rng = random.Random(f"{seed}-{number}-direction")
+        share = rng.random()
+        if share < _PLAIN or timed or not self.steers:
+            return draw_case(seed, number, timed=timed, near=near, most=most)
+        most = most or LOADS
+        if share < _PLAIN + _HINTED or not self.corpus.cases:
+            machine = self._machine(rng)
+            return self._case(rng, machine, [], most)
+        return self._varied(rng, most)
+
+    def take(self, number: int, case: Case, reach: RunReach | None) -> None:
+        """Add a booted case to the corpus, and its executions to the sum."""
+        if reach is None:
+            return
+        self.corpus.add(number, case, reach)
+        before = self.total.patched if self.total is not None else None
+        self.total = merged([("", run) for run in (before, reach) if run is not None])
+
+    def _machine(self, rng: random.Random) -> Topology:
+        """Return one of several machines, weighted by what the changed code reads."""
+        smt = rng.random() < _SMT
+        drawn = [draw_machine(rng, smt=smt) for _ in range(_MACHINES)]
+        if "SMT" in self.bias.machines:
+            drawn.append(draw_machine(rng, smt=True))
+        return rng.choices(drawn, [self.bias.of_machine(machine) for machine in drawn])[0]
+
+    def _varied(self, rng: random.Random, most: int) -> Case:
+        """Vary a case of the corpus: its loads, its machine, or both with another case."""
+        chosen = self.corpus.choose(rng).case
+        kind = rng.choice(_KINDS)
+        machine = self._machine(rng) if kind == "machine" else chosen.machine
+        loads = [load for load in chosen.loads if rng.random() < 0.5] or [chosen.loads[0]]
+        if kind == "machine":
+            loads = _fitted(rng, chosen.machine, machine, loads)
+        elif kind == "combined":
+            other = self.corpus.choose(rng).case
+            companions = _fitted(rng, other.machine, machine, other.loads) or loads
+            loads = [combined(load, rng.choice(companions)) for load in loads]
+        else:
+            loads = [varied(rng, load, machine) for load in loads]
+        return self._case(rng, machine, loads, most)
+
+    def _case(
+        self, rng: random.Random, machine: Topology, loads: Sequence[Load], most: int
+    ) -> Case:
+        """Return a case with these loads and new ones by the hints, those with hotplug last."""
+        chosen = list(dict.fromkeys(loads))[:most]
+        pool = [*draw_loads(rng, machine, 2 * LOADS), *draw_loads(rng, machine, 2 * LOADS)]
+        pool = [load for load in dict.fromkeys(pool) if load not in chosen]
+        while pool and len(chosen) < most:
+            weights = [self.bias.of_load(machine, load) for load in pool]
+            place = rng.choices(range(len(pool)), weights)[0]
+            chosen.append(pool.pop(place))
+        return Case(machine, tuple(sorted(chosen, key=lambda load: bool(load.hotplug))))
+
+
+def _fitted(rng: random.Random, old: Topology, new: Topology, loads: Sequence[Load]) -> list[Load]:
+    """Return the loads of one machine that run on another one."""
+    return [moved for load in loads if (moved := fitted(rng, old, new, load)) is not None]

@@ -1,0 +1,135 @@
+"""What the changed code reads, and the machines and loads that vary it.
+
+A hint is a pattern of identifiers in `kernel/sched/` of Linux 6.12, and the classes of machines and
+loads that are drawn more often when changed functions name such an identifier.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numalab.hunt.case import load_kinds, machine_classes
+from numalab.hunt.load import Load
+from numalab.reach.source_text import enclosing_function, function_lines
+from numalab.source.changes import FileChange
+from numalab.topology.topology import Topology
+
+# Classes beside those of `numalab.hunt.case`.
+FAR, MASKS = "three distances or more", "masks of some CPUs"
+_FAR = 3
+_CALLERS = 2  # levels of callers
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A pattern of identifiers, and the weights of classes of machines and of loads."""
+
+    pattern: str
+    machines: Mapping[str, float] = field(default_factory=dict)
+    loads: Mapping[str, float] = field(default_factory=dict)
+
+
+HINTS: tuple[Hint, ...] = (
+    Hint(r"cpus_(ptr|mask|allowed)|cpumask_|affinity|user_cpus",
+         loads={MASKS: 2, "a mask that changes": 2}),
+    Hint(r"cpuset|user_cpus|set_cpus_allowed|SCA_",
+         loads={"a cpuset that changes": 4, "a mask that changes": 3}),
+    Hint(r"distance|numa_masks|numa_levels|hops|max_dist", machines={FAR: 3}),
+    Hint(r"N_CPU|N_MEMORY|node_state|for_each_.*node|NUMA_NO_NODE|cpumask_of_node|nr_node",
+         machines={"nodes without CPUs": 4, "nodes without memory": 3}),
+    Hint(r"hotplug|sched_cpu_|cpu_active|rq_o(n|ff)line|balance_push|cpu_dying|partition_sched",
+         loads={"a CPU that goes and comes back": 5}),
+    Hint(r"smt|core_idle|idle_core|cpu_core|thread_", machines={"SMT": 4}),
+    Hint(r"group_weight|group_capacity|span_weight|group_has_capacity|imb",
+         machines={"uneven nodes": 2}),
+    Hint(r"numa|scan_|preferred|fault|mpol|migrate_pages?",
+         loads={"memory": 3, "threads that share memory": 2, "memory that rests": 2}),
+    Hint(r"fork|wake_up_new|find_idlest|find_dst|child", loads={"forker": 4}),
+    Hint(r"ttwu|wake|select_idle|available_idle|select_task_rq",
+         loads={"waker": 3, "sleeper": 2, "wakees with masks of their own": 2}),
+    Hint(r"cfs_b|throttle|bandwidth|quota|task_group|(^|_)tg(_|$)|cgroup",
+         loads={"cgroups": 4}),
+    Hint(r"sched_idle|SCHED_IDLE|idle_policy|BATCH", loads={"policy batch or idle": 4}),
+    Hint(r"(^|_)pi(_|$)|rt_mutex|boost|prio_changed|setprio", loads={"locker": 4}),
+    Hint(r"(^|_)(rt|dl)(_|$)|pushable|PRIO", loads={"real-time tasks": 4}),
+    Hint(r"nice|(^|_)weight|vruntime|slice|vlag|vdeadline|prio_to", loads={"nice levels": 4}),
+    Hint(r"newidle|nohz|idle_balance|next_balance|avg_idle", loads={"sleeper": 3}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bias:
+    """Weights of classes of machines and loads; 1 for all others."""
+
+    machines: Mapping[str, float]
+    loads: Mapping[str, float]
+
+    def of_machine(self, machine: Topology) -> float:
+        """Return the product of the weights of a machine's classes."""
+        return _product(self.machines, machine_traits(machine))
+
+    def of_load(self, machine: Topology, load: Load) -> float:
+        """Return the product of the weights of a load's classes."""
+        return _product(self.loads, load_traits(machine, load))
+
+
+def machine_traits(machine: Topology) -> frozenset[str]:
+    """Return the classes of a machine, FAR included."""
+    distances = {value for row in machine.distances for value in row}
+    return frozenset({*machine_classes(machine), *([FAR] if len(distances) > _FAR else [])})
+
+
+def load_traits(machine: Topology, load: Load) -> frozenset[str]:
+    """Return the classes of a load, MASKS included."""
+    partial = any(len(part.cpus) < machine.cpu_count for part in load.parts)
+    return frozenset({*load_kinds(load), *([MASKS] if partial else [])})
+
+
+def bias_of(changes: Iterable[FileChange], sources: Sequence[str] = ()) -> Bias:
+    """Return the weights for a patch; `sources` are the texts in which callers are looked up.
+
+    Identifiers on changed lines have the full weight. Others of the changed functions, and the
+    names of functions that call these, directly or through another one, have its root.
+    """
+    changed, around, functions = set[str](), set[str](), set[str]()
+    for change in changes:
+        for part in change.changes:
+            changed |= _identifiers(line.text for line in (*part.removed, *part.added))
+            for text, number in ((change.before, part.old_start), (change.after, part.new_start)):
+                lines = text.split("\n")
+                around |= _identifiers(lines[at - 1] for at in function_lines(text, number))
+                functions |= {enclosing_function(text, number)} - {""}
+    for _ in range(_CALLERS):
+        functions |= set(_callers(functions, sources))
+    around |= functions
+    machines, loads = dict[str, float](), dict[str, float]()
+    for hint in HINTS:
+        power = 1.0 if _names(hint, changed) else 0.5 if _names(hint, around) else 0.0
+        for weights, own in ((machines, hint.machines), (loads, hint.loads)):
+            for name, weight in own.items():
+                weights[name] = max(weights.get(name, 1.0), weight**power)
+    return Bias(*({name: w for name, w in some.items() if w > 1} for some in (machines, loads)))
+
+
+def _callers(functions: Iterable[str], sources: Iterable[str]) -> Iterator[str]:
+    """Return the functions that name one of `functions` before a parenthesis."""
+    called = re.compile(rf"\s.*\b(?:{'|'.join(map(re.escape, sorted(functions)))})\(")
+    for text in sources if functions else ():
+        for number, line in enumerate(text.split("\n"), 1):
+            if called.match(line) and (caller := enclosing_function(text, number)):
+                yield caller
+
+
+def _identifiers(lines: Iterable[str]) -> set[str]:
+    return {word for line in lines for word in re.findall(r"[A-Za-z_]\w+", line)}
+
+
+def _names(hint: Hint, words: Iterable[str]) -> bool:
+    return any(re.search(hint.pattern, word) for word in words)
+
+
+def _product(weights: Mapping[str, float], names: Iterable[str]) -> float:
+    product = 1.0
+    for name in names:
+        product *= weights.get(name, 1.0)
+    return product

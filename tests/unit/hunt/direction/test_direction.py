@@ -1,0 +1,74 @@
+"""Cases depend on the seed and on what earlier boots executed, on nothing else."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from numalab.hunt.case import Case
+from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.hints import Bias
+from numalab.hunt.generate.cases import draw_case
+from numalab.reach.line_table import LineTable
+from numalab.reach.model import RunReach
+from unit.hunt.direction.counted import boot, line
+
+NONE = Bias({}, {})
+COMMON, RARE = boot(line(5, "added", 3, (3, 0))), boot(line(5, "added", 3, (3, 1)))
+
+
+def direction(bias: Bias = NONE, *, steers: bool = True) -> Direction:
+    return Direction(cast(LineTable, None), bias, steers)
+
+
+def drawn(guide: Direction, count: int, reaches: Sequence[RunReach], seed: int = 1) -> list[Case]:
+    cases = []
+    for number in range(count):
+        cases.append(guide.draw(seed, number, timed=False, near=(), most=4))
+        guide.take(number, cases[-1], reaches[number % len(reaches)])
+    return cases
+
+
+def test_equal_results_give_equal_cases() -> None:
+    first, second = (drawn(direction(), 16, [COMMON, RARE]) for _ in range(2))
+    assert first == second
+    assert first != drawn(direction(), 16, [COMMON, RARE], seed=2)
+    assert first != drawn(direction(), 16, [RARE, COMMON]), "results decide"
+
+
+def test_some_machines_are_varied_and_some_loads_run_on_other_machines() -> None:
+    cases = drawn(direction(), 40, [COMMON, RARE])
+    machines = [case.machine for case in cases]
+    plain = [draw_case(1, number, most=4) for number in range(40)]
+    assert len(set(machines)) < 40
+    assert 4 < sum(case in plain for case in cases) < 28
+    assert all(1 <= len(case.loads) <= 4 for case in cases)
+
+
+def test_without_steering_cases_are_those_of_an_undirected_hunt() -> None:
+    guide = direction(Bias({"SMT": 9.0}, {}), steers=False)
+    assert drawn(guide, 12, [COMMON, RARE]) == [draw_case(1, n, most=4) for n in range(12)]
+    assert guide.coverage is not None and guide.coverage.boots == 12
+
+
+def test_machines_and_loads_follow_the_hints() -> None:
+    def shares(bias: Bias) -> tuple[float, float]:
+        cases = drawn(direction(bias), 60, [COMMON])
+        smt = sum(case.machine.packaging.threads > 1 for case in cases)
+        loads = [load for case in cases for load in case.loads]
+        return smt / 60, sum(bool(load.hotplug) for load in loads) / len(loads)
+
+    hinted = shares(Bias({"SMT": 9.0}, {"a CPU that goes and comes back": 9.0}))
+    assert all(more > 1.2 * usual for more, usual in zip(hinted, shares(NONE), strict=True))
+
+
+def test_a_case_of_mode_timed_is_drawn_as_without_direction() -> None:
+    guide = direction()
+    guide.take(0, draw_case(1, 0), RARE)
+    cases = [guide.draw(1, n, timed=True, near=(), most=0) for n in range(6)]
+    assert cases == [draw_case(1, n, timed=True) for n in range(6)]
+
+
+def test_a_boot_without_counts_adds_nothing() -> None:
+    guide = direction()
+    guide.take(0, draw_case(1, 0), None)
+    assert guide.corpus.cases == []
+    assert guide.coverage is None

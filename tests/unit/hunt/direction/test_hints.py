@@ -1,0 +1,84 @@
+"""What a patch reads decides what is drawn more often."""
+
+import random
+
+import pytest
+
+from numalab.hunt.case import Case, load_kinds, machine_classes, machine_of
+from numalab.hunt.direction.hints import FAR, HINTS, MASKS, Bias, bias_of, load_traits
+from numalab.hunt.generate.cases import draw_case
+from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.load import parse_loads
+from numalab.source.changes import Change, ChangedLine, FileChange
+
+TEXT = """\
+static int decide(struct task_struct *p, int cpu)
+{
+	if (%s)
+		return node_distance(0, 1);
+	return 0;
+}
+"""
+CALLER = """\
+int sched_cpu_activate(unsigned int cpu)
+{
+	return middle(cpu);
+}
+static int middle(unsigned int cpu)
+{
+	return decide(current, cpu);
+}
+int elsewhere(void)
+{
+	return 0;
+}
+"""
+
+
+def change(condition: str, number: int = 3) -> FileChange:
+    before, after = TEXT % "cpu", TEXT % condition
+    lines = [text.split("\n")[number - 1] for text in (before, after)]
+    part = Change(
+        number, number, (ChangedLine(number, lines[0]),), (ChangedLine(number, lines[1]),)
+    )
+    return FileChange("a.c", "a.c", before, after, (part,))
+
+
+def test_changed_lines_have_the_full_weight_and_the_rest_of_the_function_its_root() -> None:
+    bias = bias_of([change("idle_core(cpu)")])
+    assert bias.machines == {"SMT": 4, FAR: pytest.approx(3**0.5)}
+    assert bias.loads == {}
+
+
+def test_callers_of_a_changed_function_count_through_another_function() -> None:
+    hotplug = "a CPU that goes and comes back"
+    assert hotplug not in bias_of([change("1")]).loads
+    assert bias_of([change("1")], [CALLER]).loads[hotplug] == pytest.approx(5**0.5)
+
+
+def test_a_change_outside_of_functions_has_no_weights() -> None:
+    text = "int value = 1;\n"
+    part = Change(1, 1, (ChangedLine(1, text),), ())
+    assert bias_of([FileChange("a.c", "a.c", text, "", (part,))]) == Bias({}, {})
+
+
+def test_weights_of_all_classes_are_multiplied() -> None:
+    machine = machine_of("summary = 'x'\nnodes = 2\ncpus = [2, 1]\nmemory_mib = 512\n"
+                         "matrix = [[10, 20], [20, 10]]\n")  # fmt: skip
+    assert machine is not None
+    bias = Bias({"uneven nodes": 2.0, "SMT": 8.0}, {MASKS: 3.0, "hog": 2.0})
+    part, whole = parse_loads("time ms=500;hog n=1 cpus=0|time ms=500;hog n=1 cpus=0-2")
+    assert bias.of_machine(machine) == 2
+    assert (bias.of_load(machine, part), bias.of_load(machine, whole)) == (6, 2)
+    assert MASKS not in load_traits(machine, whole)
+
+
+def test_each_class_of_a_hint_is_drawn() -> None:
+    """A class that was renamed in the generator would have no effect."""
+    cases: list[Case] = [draw_case(5, number) for number in range(80)]
+    rng = random.Random(5)
+    machines = [draw_machine(rng, smt=place % 4 == 0) for place in range(80)]
+    of_machines = {name for machine in machines for name in machine_classes(machine)}
+    of_loads = {name for case in cases for load in case.loads for name in load_kinds(load)}
+    assert {name for hint in HINTS for name in hint.machines} <= {*of_machines, FAR}
+    assert {name for hint in HINTS for name in hint.loads} <= {*of_loads, MASKS}
