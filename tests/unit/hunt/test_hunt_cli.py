@@ -170,10 +170,11 @@ def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path
     bench.rule = lambda kernel, seed: 0.0
     done = hunt("--machines", 4, "--against", "none", "--jobs", 7, "--output", tmp_path)
     assert done.exit_code == 0
-    assert "4 machines, " in done.stdout and done.stdout.endswith("nothing found\n")
+    assert "4 machines, " in done.stdout
+    assert "nothing found\npage: " in done.stdout
     assert "with seed 1 in mode icount" in done.stderr
     assert (bench.requested, bench.jobs) == ([([GOOD], "icount")], [7])
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`numalab hunt`."""
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.property import describe_property, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay
+from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.kernel_specs import KernelSpec, without_last_series
@@ -154,17 +156,29 @@ def command(
         workers(store, jobs or host_jobs(), report_error) as crew,
     ):
         reference = references[0] if references else None
-        progress = Hunter(aim, bench, crew, say, reference, direction).run()
+        hunter = Hunter(aim, bench, crew, say, reference, direction)
+        progress = hunter.run()
         files = [
             store_case(folder, violation, [bench, *references], crew, emulator=emulator)
             for violation in progress.violations
         ]
         booted = crew.booted
     coverage = direction.coverage if direction is not None else None
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = HuntFacts(
+        spec.name,
+        other.name if other else None,
+        seed,
+        bench.choice.mode,
+        created,
+        round((time.monotonic() - hunter.began) / 60, 1),
+        booted,
+    )
+    page = write_result(folder, facts, progress, files, direction)
     value = {
         "kernel": spec.name,
         "seed": seed,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "when": created,
         "machines": progress.machines,
         "different_machines": len(progress.different),
         "loads": progress.loads,
@@ -173,6 +187,7 @@ def command(
         "closeness": {name: _spread(values) for name, values in progress.values.items()},
         "covered": dict(sorted(progress.covered.items())),
         "reach": coverage,
+        "page": page,
         "unconfirmed": progress.unconfirmed,
         "not_examined": progress.failed,
         "found": [
@@ -180,7 +195,7 @@ def command(
             for violation, file in zip(progress.violations, files, strict=True)
         ],
     }
-    emit(value, as_json, _text(progress, files, booted, coverage))
+    emit(value, as_json, f"{_text(progress, files, booted, coverage)}\npage: {page}")
     if progress.violations:
         raise typer.Exit(1)
 

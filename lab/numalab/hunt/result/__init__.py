@@ -1,0 +1,1 @@
+"""The stored result of a hunt: its coverage, and its page."""

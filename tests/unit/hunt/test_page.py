@@ -1,0 +1,45 @@
+"""The page of a hunt: the outcome first, and every text of a guest escaped."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.hunt.hunting import Hunt
+from numalab.hunt.result.page import outcome, write_result
+from support.hunt_sample import FACTS, sample_case, sample_direction, sample_page
+from support.report_sample import HOSTILE
+
+
+def test_the_page_has_the_outcome_the_finding_and_the_suspicions() -> None:
+    page = sample_page("ran elsewhere")
+    assert "1 violation found (affinity); 4 machines, 40 loads." in page
+    assert 'src="data:image/svg+xml;base64,' in page
+    assert '<a href="affinity-a.toml">' in page
+    assert "not confirmed in fresh boots" in page
+    assert "Changed lines that never ran" in page
+    assert "never to elsewhere" in page
+    assert '<td class="num">93%</td>' in page
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_markup(text: str) -> None:
+    body = sample_page(text).partition("</style>")[2]
+    assert "<script" not in body
+    assert "<img src=x" not in body
+    assert 'onmouseover="' not in body
+
+
+def test_a_hunt_without_series_has_no_coverage(tmp_path: Path) -> None:
+    page = write_result(tmp_path, FACTS, Hunt(machines=2, loads=3), [], None)
+    assert page.name == "index.html"
+    assert "Nothing found: 2 machines, 3 loads." in page.read_text(encoding="utf-8")
+    assert not (tmp_path / "coverage.json").exists()
+
+
+def test_a_series_that_did_not_run_is_not_reached(tmp_path: Path) -> None:
+    guide = sample_direction(sample_case(), count=0)
+    hunt = Hunt(machines=1, loads=3)
+    unreached = "Not reached: no changed line ran on 1 machine, 3 loads."
+    assert outcome(hunt, guide.coverage) == unreached
+    write_result(tmp_path, FACTS, hunt, [], guide)
+    assert '"not reached"' in (tmp_path / "coverage.json").read_text(encoding="utf-8")
