@@ -6,7 +6,7 @@ from numalab.errors import TopologyMismatch, WorkloadFailed
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.topology.differences import Difference, compare_guest, format_differences
 from numalab.topology.guest_view import GuestView
-from numalab.topology.predict.prediction import predict
+from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
 from numalab.topology.predict.rules import rules_for
 from numalab.topology.topology import Topology
 
@@ -33,9 +33,7 @@ def check_topology(
         raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
     if any(word.startswith(_FEWER_CPUS) for word in cmdline):
         return ()
-    prediction = predict(
-        topology, guest.kernel, construction=kernel.groups, vendor=guest.vendor or "amd"
-    )
+    prediction = predicted(topology, kernel, guest)
     differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
     if differences and not allow:
         raise TopologyMismatch(
@@ -43,6 +41,16 @@ def check_topology(
             + format_differences(differences)
         )
     return differences
+
+
+def predicted(topology: Topology, kernel: KernelSpec, guest: GuestView) -> Prediction:
+    """Return the prediction for the kernel and the CPUs of a guest."""
+    return predict(
+        topology,
+        guest.kernel or DEFAULT_KERNEL,
+        construction=kernel.groups,
+        vendor=guest.vendor or "amd",
+    )
 
 
 def kernel_remarks(guest: GuestView) -> tuple[str, ...]:

@@ -99,11 +99,13 @@ def run_guest(
     join: Callable[[Guest], AbstractContextManager[None]] | None = None,
     rescue: bool = True,
     saved: RunDir | None = None,
+    look: Callable[[HeldMemory], None] | None = None,
 ) -> Outcome:
     """Boot a guest, run its job, and copy its results to `run_dir`.
 
     `join` returns a context for the running guest, which ends before the guest does. With `saved`,
-    the guest does not boot: it continues where that one was saved. The default
+    the guest does not boot: it continues where that one was saved. `look` receives the memory of a
+    guest that ended as it should. The default
     `limits` depend on the current speed of this host and the number of the guest's CPUs.
 
     No QEMU is left running, even after errors. Raises GuestLost for a guest that panicked, hung
@@ -132,6 +134,8 @@ def run_guest(
             end = follow(guest, witness, run_dir, limits, on_beat, awake=job.mode == "shell")
         guest.end()
         watch.phases(end)
+        if look is not None and not end.loss:
+            look(memory)
         if end.loss:
             _keep_memory(memory, prepared.region, run_dir)
             write_text(run_dir.qemu_log, guest.log())

@@ -10,7 +10,7 @@ import polars as pl
 
 from numalab.campaign.boot import guest
 from numalab.campaign.build import Builds, build, choose_mode
-from numalab.campaign.check import check_topology
+from numalab.campaign.check import check_topology, predicted
 from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
 from numalab.files import left_by_guest
@@ -18,23 +18,34 @@ from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, RemarkKind, run_guest
 from numalab.guest.watch import Limits
 from numalab.hunt.case import Case
+from numalab.hunt.compare.facts import (
+    SYMBOLS,
+    Fact,
+    differing_levels,
+    facts_in_memory,
+    facts_of_guest,
+    with_facts,
+)
+from numalab.hunt.compare.kernel_memory import open_kernel_memory
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load import render_loads
 from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load, property_names
 from numalab.hunt.recording import read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
-from numalab.machine.model import Job
+from numalab.machine.memory import HeldMemory
+from numalab.machine.model import Job, Machine, with_memory_first
 from numalab.parquet import read_parquet
 from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
-from numalab.results.guest_output import read_guest_view
+from numalab.results.guest_output import guest_text_if_any, read_guest_view
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
+from numalab.topology.predict.rules import rules_for
 from numalab.workload.workload import IN_GUEST, load_workload
 from numalab.workload.workload_files import build_workload, shaker
 
@@ -112,6 +123,11 @@ def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) 
         files=files,
         buffer_kib=max(64, (_TRACE_MIB << 10) // case.machine.cpu_count),
     )
+    facts: list[Fact] = []
+
+    def look(memory: HeldMemory) -> None:
+        facts.extend(_facts_in_memory(machine, bench, memory))
+
     deadline = time.monotonic() + bench.wall
     while True:
         try:
@@ -119,15 +135,33 @@ def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) 
             with counting(machine, bench.reach, directory) as counted:
                 outcome = run_guest(
                     counted, job, directory, connection=bench.connection, limits=limits,
-                    rescue=False,
+                    rescue=False, look=look,
                 )  # fmt: skip
             break
         except HostBusy:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_WAIT)
-    result = _judged(case, bench, directory, outcome, machine.trace_memory_mib)
-    return replace(result, reach=read_reach(directory))
+    ended = _Ended(outcome, machine.trace_memory_mib, tuple(facts))
+    return replace(_judged(case, bench, directory, ended), reach=read_reach(directory))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A guest that ended: its outcome, the memory reserved for the trace, facts in its memory."""
+
+    outcome: Outcome
+    reserved_mib: int
+    facts: tuple[Fact, ...]
+
+
+def _facts_in_memory(machine: Machine, bench: HuntBench, memory: HeldMemory) -> tuple[Fact, ...]:
+    """Read the facts of a guest that ended from its memory."""
+    kernel = bench.builds.kernels[bench.kernel.name]
+    topology = with_memory_first(machine).topology
+    opened = open_kernel_memory(memory, topology, kernel.symbols, SYMBOLS)
+    domains = rules_for(kernel.release).imbalance
+    return facts_in_memory(opened, topology.cpu_count, domains=domains)
 
 
 def _most_seconds(case: Case) -> float:
@@ -135,22 +169,20 @@ def _most_seconds(case: Case) -> float:
     return 120.0 + 10.0 * len(case.loads) + 5.0 * sum(load.ms for load in case.loads) / 1000
 
 
-def _judged(
-    case: Case, bench: HuntBench, directory: RunDir, outcome: Outcome, reserved_mib: int
-) -> BootResult:
+def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> BootResult:
+    outcome, facts = ended.outcome, ended.facts
     stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
     if outcome.status != 0:
         errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
         raise HostError(f"the driver ended with {outcome.status}: {errors[-300:]}")
+    guest_view = with_facts(read_guest_view(directory), facts)
     differences = check_topology(
-        case.machine,
-        bench.kernel,
-        read_guest_view(directory),
-        reserved_mib=reserved_mib,
-        allow=True,
+        case.machine, bench.kernel, guest_view, reserved_mib=ended.reserved_mib, allow=True
     )
-    ended = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
-    findings = [ended, _domains(differences), _splat(outcome, directory, differences)]
+    differences += differing_levels(predicted(case.machine, bench.kernel, guest_view), facts)
+    facts += facts_of_guest(guest_view, guest_text_if_any(directory.sched_domains))
+    alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
+    findings = [alive, _domains(differences), _splat(outcome, directory, differences)]
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)
     timed = bench.choice.mode == "timed"
@@ -161,7 +193,7 @@ def _judged(
         about_load, failed = judge_load(run, bench.selected)
         findings += about_load
         failures = {**failed, **failures}
-    return BootResult(tuple(findings), 0.0, failures=failures)
+    return BootResult(tuple(findings), 0.0, failures=failures, facts=facts)
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:

@@ -6,7 +6,9 @@ from operator import attrgetter
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
+from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.finding import APART, BootResult, Finding, limit_between
+from numalab.hunt.property import FACTS
 from numalab.hunt.workers import Boot, CaseWorkers
 
 # The smallest share of pairs of samples in which the kernel is worse than the reference kernel:
@@ -183,7 +185,8 @@ class FreshBoots:
         # A finding about the whole boot needs all loads of the case.
         again = case.only(*(case.loads[n] for n in order)) if order else case
         boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
-        for (_, bench, _), result in zip(boots, self.workers.boot(boots), strict=True):
+        paired = any(finding.prop == FACTS for finding in open_samples)
+        for (_, bench, _), result in zip(boots, self._booted(boots, paired), strict=True):
             for finding, samples in open_samples.items():
                 places: list[int | None] = [p for p, n in enumerate(order) if n == finding.load]
                 samples.take(result, finding.prop, places or [None], mine=bench is self.bench)
@@ -201,7 +204,8 @@ class FreshBoots:
             for seed in self.seeds[:QUICK]:
                 alive = [n for n, loads in enumerate(flags) if any(loads)]
                 boots: list[Boot] = [(cases[n], bench, seed) for n in alive]
-                for n, result in zip(alive, self.workers.boot(boots), strict=True):
+                results = self._booted(boots, finding.prop == FACTS)
+                for n, result in zip(alive, results, strict=True):
                     for place, was in enumerate(flags[n]):
                         value = result.of(finding.prop, None if finding.load is None else place)
                         if not was or value is None:
@@ -244,9 +248,18 @@ class FreshBoots:
         """Return a property's finding in a boot with each seed; None if a boot was not judged."""
         place = None if finding.load is None else 0
         boots: list[Boot] = [(case, bench, seed) for seed in seeds]
-        values = [result.of(finding.prop, place) for result in self.workers.boot(boots)]
+        results = self._booted(boots, finding.prop == FACTS)
+        values = [result.of(finding.prop, place) for result in results]
         judged = [value for value in values if value is not None]
         return judged if len(judged) == len(values) else None
+
+    def _booted(self, boots: Sequence[Boot], paired: bool) -> list[BootResult]:
+        """Boot cases; with `paired`, compare each with the same boot of the reference kernel."""
+        results = self.workers.boot(boots)
+        if self.reference is None or not paired:
+            return results
+        references = self.workers.boot([(case, self.reference, seed) for case, _, seed in boots])
+        return list(map(with_differences, results, references))
 
     @property
     def _benches(self) -> list[HuntBench]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from numalab.guest.console import printable
+from numalab.hunt.compare.facts import Fact
 from numalab.reach.model import RunReach
 
 APART = 1.5  # smallest ratio to the reference kernel that exceeds the spread of seeds
@@ -77,7 +78,8 @@ class BootResult:
     """The result of one boot: findings, or the `error` of this host or of numalab.
 
     `failures` explains, by property, which properties of plug-ins failed. `reach` is set where the
-    boot counted the changed lines of a patch.
+    boot counted the changed lines of a patch. `facts` are values that the kernel
+    computed about the machine.
     """
 
     findings: tuple[Finding, ...]
@@ -85,6 +87,7 @@ class BootResult:
     error: str = ""
     failures: Mapping[str, str] = field(default_factory=dict)
     reach: RunReach | None = None
+    facts: tuple[Fact, ...] = ()
 
     @property
     def violations(self) -> tuple[Finding, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case, classes
+from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.confirm import SEEDS, FreshBoots
 from numalab.hunt.direction.direction import Direction
 from numalab.hunt.finding import BootResult, Finding, limit_between
@@ -146,7 +147,7 @@ class Hunter:
     def _boot_all(
         self, cases: Sequence[Case]
     ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
-        """Boot cases, and suspected ones also on the reference kernel, with the same seed.
+        """Boot cases, also on the reference kernel if any, with the same seed.
 
         One boot per worker at a time, so that a suspicion need not wait for a whole round.
         """
@@ -154,15 +155,12 @@ class Hunter:
         if self.direction is not None:
             bench = replace(bench, reach=self.direction.table)
         results = self.workers.boot([(case, bench, self.aim.seed) for case in cases])
-        wanted = [
-            (case, self.reference, self.aim.seed)
-            for case, result in zip(cases, results, strict=True)
-            if self.reference is not None and self._suspected(result) and not self.aim.survey
-        ]
-        booted = {case.text: other for (case, _, _), other
-                  in zip(wanted, self.workers.boot(wanted), strict=True)}  # fmt: skip
-        for case, result in zip(cases, results, strict=True):
-            yield case, result, booted.get(case.text)
+        if self.reference is None or self.aim.survey:
+            yield from zip(cases, results, [None] * len(cases), strict=True)
+            return
+        references = self.workers.boot([(case, self.reference, self.aim.seed) for case in cases])
+        for case, result, other in zip(cases, results, references, strict=True):
+            yield case, with_differences(result, other), with_differences(other, other)
 
     def _suspected(self, result: BootResult) -> list[Finding]:
         """Return the findings to confirm, of properties without a confirmed violation."""

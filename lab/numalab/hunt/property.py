@@ -14,11 +14,12 @@ from numalab.hunt.recording import LoadRecording
 from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
-LOST, SPLAT, DOMAINS = "guest-lost", "kernel-log", "domains"
+LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",
     SPLAT: "the kernel warns of nothing",
     DOMAINS: "sched domains and groups are as predicted, also after loads",
+    FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
 }
 
 

@@ -18,11 +18,13 @@ from numalab.hunt.property import DOMAINS, LOST, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.differences import Difference, MachinePart
+from numalab.topology.guest_view import parse_guest_view
+from numalab.topology.predict.groups import Construction
 
 BENCH = cast(
     HuntBench,
     SimpleNamespace(
-        kernel=SimpleNamespace(name="k"),
+        kernel=SimpleNamespace(name="k", groups=Construction.NOW),
         builds=SimpleNamespace(files={WORKLOAD: {}}),
         choice=SimpleNamespace(mode="icount"),
         reach=None,
@@ -57,7 +59,9 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
             module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
         )
         monkeypatch.setattr(module, "run_guest", run_guest)
-        monkeypatch.setattr(module, "read_guest_view", lambda _: None)
+        monkeypatch.setattr(
+            module, "read_guest_view", lambda _: parse_guest_view({}, "", "Linux version 6.12.1")
+        )
         monkeypatch.setattr(module, "check_topology", lambda *_args, **_more: differences)
         monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
         monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())

@@ -138,8 +138,10 @@ def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
     assert violations(case, shown, reference=THEIRS) == 0
 
 
-def test_a_reference_kernel_is_not_booted_for_what_is_not_suspected(case: Case) -> None:
+def test_both_kernels_boot_each_case_once(case: Case) -> None:
     hunter = hunted(case, lambda bench, seed: (0.05, False), THEIRS)
+    assert cast(FakeWorkers, hunter.workers).booted == [(MINE, 1), (THEIRS, 1)]
+    hunter = hunted(case, lambda bench, seed: (0.05, False), None)
     assert cast(FakeWorkers, hunter.workers).booted == [(MINE, 1)]
 
 

@@ -1,0 +1,1 @@
+"""Compare a kernel with its reference kernel, boot by boot."""

@@ -1,0 +1,122 @@
+"""Read variables of a guest's kernel from the guest's memory, by the symbols of its vmlinux.
+
+The configurations of the lab have neither /proc/kcore nor kprobes, and the guest is not trusted. So
+the host reads the memory that it holds open (`numalab.machine.memory`) after the guest ended.
+"""
+
+import os
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalab.machine.memory import HeldMemory, backed_mib, node_addresses
+from numalab.topology.topology import Topology
+
+# Documentation/arch/x86/x86_64/mm.rst (6.12): the kernel text mapping, and the direct mapping with
+# four levels of page tables and without KASLR.
+_TEXT, _TEXT_END = 0xFFFFFFFF80000000, 0xFFFFFFFFC0000000
+_DIRECT, _DIRECT_END = 0xFFFF888000000000, 0xFFFFC88000000000
+_ADDRESSES = 1 << 64
+_BANNER, _BANNER_TEXT = "linux_banner", b"Linux version "
+_PER_CPU = "__per_cpu_offset"
+_SYMTAB, _STRTAB_LINK, _SYMBOL, _SECTION = 2, 40, 24, 64  # elf(5), ELF64
+_LARGEST = 64 << 20  # of a vmlinux that holds symbols only
+
+
+def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, int]:
+    """Return the addresses of some symbols of an ELF64 file; a missing symbol is left out.
+
+    Raises ValueError for a file that is not a vmlinux, and OSError.
+    """
+    if vmlinux.stat().st_size > _LARGEST:
+        raise ValueError(f"{vmlinux} is larger than {_LARGEST >> 20} MiB")
+    data = vmlinux.read_bytes()
+    try:
+        return _symbols(data, {name.encode() for name in names})
+    except (struct.error, IndexError, ValueError) as error:
+        raise ValueError(f"{vmlinux} is no ELF file with symbols: {error}") from None
+
+
+def _symbols(data: bytes, names: Collection[bytes]) -> dict[str, int]:
+    if data[:5] != b"\x7fELF\x02":
+        raise ValueError("no ELF64 header")
+    (start,) = struct.unpack_from("<Q", data, 40)
+    (count,) = struct.unpack_from("<H", data, 60)
+    headers = [start + place * _SECTION for place in range(count)]
+    addresses: dict[str, int] = {}
+    for header in headers:
+        if struct.unpack_from("<I", data, header + 4)[0] != _SYMTAB:
+            continue
+        offset, size = struct.unpack_from("<QQ", data, header + 24)
+        (link,) = struct.unpack_from("<I", data, header + _STRTAB_LINK)
+        (strings,) = struct.unpack_from("<Q", data, headers[link] + 24)
+        for name, _, _, _, value, _ in struct.iter_unpack("<IBBHQQ", data[offset : offset + size]):
+            text = data[strings + name : data.index(b"\0", strings + name)] if name else b""
+            if text in names:
+                addresses.setdefault(text.decode(), value)
+    return addresses
+
+
+@dataclass(frozen=True)
+class KernelMemory:
+    """The memory of a guest's kernel, for values at virtual addresses.
+
+    `starts` and `sizes` are the physical memory of each node, in bytes, in the order of QEMU.
+    """
+
+    memory: HeldMemory
+    symbols: Mapping[str, int]
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def read(self, address: int, size: int) -> bytes | None:
+        """Return the bytes at a virtual address; None if it is not mapped as expected."""
+        if _TEXT <= address < _TEXT_END:
+            physical = address - _TEXT
+        elif _DIRECT <= address < _DIRECT_END:
+            physical = address - _DIRECT
+        else:
+            return None
+        for fd, start, length in zip(self.memory.fds, self.starts, self.sizes, strict=True):
+            if start <= physical and physical + size <= start + length:
+                data = os.pread(fd, size, physical - start)
+                return data if len(data) == size else None
+        return None
+
+    def number(self, address: int, size: int = 4) -> int | None:
+        """Return the unsigned number of `size` bytes at an address; None if it is not mapped."""
+        data = self.read(address, size)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def variable(self, name: str, size: int = 4) -> int | None:
+        """Return the value of a variable; None if the kernel has no such symbol."""
+        return self.number(self.symbols[name], size) if name in self.symbols else None
+
+    def per_cpu(self, name: str, cpu: int, size: int = 8) -> int | None:
+        """Return the value of a per-CPU variable of a CPU; None if there is none."""
+        if name not in self.symbols or _PER_CPU not in self.symbols:
+            return None
+        base = self.number(self.symbols[_PER_CPU] + 8 * cpu, 8)
+        return None if base is None else self.number((base + self.symbols[name]) % _ADDRESSES, size)
+
+
+def open_kernel_memory(
+    memory: HeldMemory, machine: Topology, vmlinux: Path | None, names: Collection[str]
+) -> KernelMemory | None:
+    """Return access to some variables of the guest's kernel, after the guest ended.
+
+    `machine` has its nodes in the order of QEMU. None if the memory or the symbols are not
+    available, or if the kernel does not lie in the memory where its symbols are (KASLR).
+    """
+    if vmlinux is None or not memory.fds:
+        return None
+    try:
+        symbols = read_symbols(vmlinux, {*names, _BANNER, _PER_CPU})
+    except (OSError, ValueError):
+        return None
+    sizes = tuple(backed_mib(node) << 20 for node in machine.nodes)
+    kernel = KernelMemory(memory, symbols, node_addresses(machine), sizes)
+    if _BANNER not in symbols or kernel.read(symbols[_BANNER], len(_BANNER_TEXT)) != _BANNER_TEXT:
+        return None
+    return kernel

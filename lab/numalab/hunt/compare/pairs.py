@@ -1,0 +1,25 @@
+"""Findings about two boots of one case and seed: of a kernel, and of its reference kernel."""
+
+from dataclasses import replace
+
+from numalab.hunt.compare.facts import differing_facts
+from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.property import FACTS
+
+
+def with_differences(result: BootResult, reference: BootResult) -> BootResult:
+    """Return a boot with a finding on the facts that are not those of the reference kernel's boot.
+
+    The value is the number of facts that differ, 0 for two boots of one kernel. A boot without
+    facts, or one that failed, gets no finding.
+    """
+    if result.error or not (result.facts and reference.facts):
+        return result
+    differences = differing_facts(result.facts, reference.facts)
+    text = "as the reference kernel has them"
+    if differences:
+        first = differences[0]
+        more = f"; {len(differences) - 1} more differences" if len(differences) > 1 else ""
+        text = f"{first.subject}: {first.actual}, with the reference kernel {first.expected}{more}"
+    finding = Finding(FACTS, None, float(len(differences)), 0.0, text)
+    return replace(result, findings=(*result.findings, finding))
