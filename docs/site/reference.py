@@ -8,6 +8,7 @@ A page is written by hand, but for the blocks between `<!-- generated: NAME ARGU
 
 import ast
 import inspect
+import itertools
 import json
 import re
 import textwrap
@@ -20,7 +21,7 @@ import typer
 from pydantic import BaseModel
 
 from numalab import api, errors
-from numalab.analysis.measures.family import WINDOW
+from numalab.analysis.measures.family import WINDOW, MeasureFamily
 from numalab.api import MEASURES, PROPERTIES, SHAPES
 from numalab.capture.spec import CaptureTable
 from numalab.cli.main import COMMANDS, application
@@ -72,11 +73,14 @@ def commands(_: str) -> str:
     """Render every command: usage, what it does, its options."""
     lines = [line for name in COMMANDS for line in _command_group(name)]
     uses = Counter(line for line in lines if _OPTION.match(line))
-    shared = {
-        line: f"`{match['names']}`"
-        for line in uses
-        if uses[line] >= 3 and (match := _OPTION.match(line)) and match["names"] != "--mode"
-    }
+    shared: dict[str, str] = {}
+    for line, count in uses.most_common():
+        match = _OPTION.match(line)
+        # One meaning of a name is common; its other meanings are spelled out.
+        name = f"`{match['names']}`" if match else ""
+        if count > 1 and name != "`--mode`" and name not in shared.values():
+            shared[line] = name
+    shared = {line: shared[line] for line in uses if line in shared}
     head = ["## Common options", "", "Commands list these by their names.", "", *shared]
     text = "\n".join([*head, *_with_shared(lines, shared)])
     return re.sub(r"\n{3,}", "\n\n", text)
@@ -112,7 +116,9 @@ def _command(command: Any, name: str) -> Iterator[str]:
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record is not None and record[0] not in ("--help", "--json"):
-            yield _item(f"`{record[0]}`: {' '.join(record[1].split())}")
+            # The bounds are in the text.
+            names = record[0].replace(" range>", ">")
+            yield _item(f"`{names}`: {' '.join(record[1].split())}")
 
 
 def keys(name: str) -> str:
@@ -162,8 +168,18 @@ def kind(about: Schema) -> str:
     if words == "object":
         inner = about.get("additionalProperties")
         return f"table of {kind(inner)}" if isinstance(inner, dict) else "table"
+    if words == "integer" and (span := _span(about)):
+        return f"{words} {span}"
     bounds = " and ".join(f"{sign} {about[key]}" for key, sign in BOUNDS.items() if key in about)
     return f"{words} {bounds}".rstrip()
+
+
+def _span(about: Schema) -> str:
+    """Return the integers that a JSON Schema allows as `first..last`; empty without both ends."""
+    first = about.get("minimum", about.get("exclusiveMinimum", -1) + 1)
+    last = about.get("maximum", about.get("exclusiveMaximum", 0) - 1)
+    bounded = len(BOUNDS.keys() & about.keys()) == 2 and first <= last
+    return f"{first}..{last}" if bounded else ""
 
 
 def _models_in(model: type[BaseModel]) -> list[type[BaseModel]]:
@@ -229,14 +245,20 @@ def measures(name: str) -> str:
     lines = []
     for group in groups:
         lines += ["", f"### {group.name[:1].upper()}{group.name[1:]}", ""] if not name else []
-        for family in group.families:
-            better = "" if family.direction == "none" else f", {family.direction} is better"
-            # The page defines the window once.
-            text = family.definition.replace(WINDOW, "the window")
-            text = re.sub(r"(?<!`)(\{\w+\})", r"`\1`", text)
-            facts = f"{family.unit}{better}, {family.kind}; {family.source}"
-            lines.append(_item(f"`{family.name}` ({facts}): {text}"))
+        for meaning, families in itertools.groupby(group.families, _meaning):
+            names = ", ".join(f"`{family.name}`" for family in families)
+            lines.append(_item(f"{names} {meaning}"))
     return "\n".join(lines)
+
+
+def _meaning(family: MeasureFamily) -> str:
+    """Describe measures; those that differ only in the event that they count have one meaning."""
+    better = "" if family.direction == "none" else f", {family.direction} is better"
+    # The page defines the window, and that measures are of it unless they name another span.
+    text = re.sub(",? in the window", "", family.definition.replace(WINDOW, "the window"))
+    text = text.replace(f"perf counted {family.name.removeprefix('perf_')}", "perf counted {event}")
+    text = re.sub(r"(?<!`)(\{\w+\})", r"`\1`", text)
+    return f"({family.unit}{better}, {family.kind}; {family.source}): {text}"
 
 
 def properties(_: str) -> str:

@@ -51,7 +51,9 @@ def test_every_key_that_people_write_is_explained(reference: ModuleType, name: s
     ("schema", "words"),
     [
         ({"enum": ["a", "b"]}, "`a`, `b`"),
-        ({"type": "integer", "minimum": 0, "exclusiveMaximum": 9}, "integer >= 0 and < 9"),
+        ({"type": "integer", "minimum": 0, "exclusiveMaximum": 9}, "integer 0..8"),
+        ({"type": "integer", "minimum": 1}, "integer >= 1"),
+        ({"type": "number", "exclusiveMinimum": 0, "maximum": 9}, "number > 0 and <= 9"),
         ({"type": "array", "items": {"type": "string"}}, "list of string"),
         ({"anyOf": [{"$ref": "#/$defs/Claim"}, {"type": "null"}]}, "Claim"),
         ({"type": "object", "additionalProperties": {"type": "number"}}, "table of number"),
