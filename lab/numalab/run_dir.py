@@ -40,7 +40,7 @@ class RunDir:
     path: Path
 
     manifest = FileIn("manifest.json")
-    """What ran and how it ended: JSON, see `docs/reference/result-files.md`."""
+    """What ran and how it ended, JSON."""
     console = FileIn("console.log")
     """The kernel log from ttyS0."""
     heartbeat = FileIn("heartbeat.jsonl")

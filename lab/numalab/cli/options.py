@@ -57,7 +57,9 @@ Studies = Annotated[
 Preset = Annotated[str | None, typer.Option(help="Preset of the studies, such as quick or full.")]
 StudyMode = Annotated[ModeName | None, typer.Option(help="Override the mode of the study.")]
 Mode = Annotated[ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works.")]
-Host = Annotated[Path | None, typer.Option(help="Use a recorded host file instead of this host.")]
+Host = Annotated[
+    Path | None, typer.Option(help="Host recorded by `host show --json`; default: this host.")
+]
 Pages = Annotated[
     PageKind,
     typer.Option("--pages", help="Backing of guest memory; hugepages are reserved."),

@@ -29,8 +29,7 @@ def command(
 ) -> None:
     """Predict the placement of a guest on a host, and its distortions.
 
-    For example `numalab place mesh-8 --host server.json`, with server.json from `numalab host show
-    --json` on the server. No guest is started.
+    For example `numalab place mesh-8 --host server.json`. No guest is started.
     """
     machine = load_topology(topology)
     facts = read_host_file(host) if host else read_host()

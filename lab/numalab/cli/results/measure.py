@@ -29,12 +29,12 @@ def command(
 ) -> None:
     """Compute measures that were added after the runs: a plug-in's, or new built-in ones.
 
-    They are computed from the stored events and written to added-measures.json of each run.
-    `report`, `compare`, `query` and `export` include them; `verify` does not compare them.
-    measures.json never changes.
+    They are computed from the stored events and written to added-measures.json of each run;
+    measures.json never changes. `report`, `compare`, `query` and `export` include them; `verify`
+    does not compare them.
 
-    A run that did not record an event of a measure is named with the event. Exits with 1 when a run
-    lacks the data of a measure that --measure names.
+    Prints the runs that lack an event of a measure, and the event. Exits with 1 if --measure
+    selects that measure.
     """
     with progress_lines("measure") as on_progress:
         added = add_measures(Results(results), names or (), on_progress)
