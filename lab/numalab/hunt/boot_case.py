@@ -29,7 +29,7 @@ from numalab.hunt.compare.facts import (
 from numalab.hunt.compare.kernel_memory import open_kernel_memory
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load import render_loads
-from numalab.hunt.property import DOMAINS, LOST, SPLAT, judge_load, property_names
+from numalab.hunt.property import DOMAINS, LOST, SCHEDULER, SPLAT, judge_load, property_names
 from numalab.hunt.recording import read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
@@ -37,12 +37,20 @@ from numalab.machine.memory import HeldMemory
 from numalab.machine.model import Job, Machine, with_memory_first
 from numalab.parquet import read_parquet
 from numalab.places import cache_dir
-from numalab.progress import Progress
+from numalab.progress import Progress, no_progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
 from numalab.results.guest_output import guest_text_if_any, read_guest_view
 from numalab.run_dir import RunDir
+from numalab.scheduler.in_guest import (
+    SchedulerInGuest,
+    explain_end,
+    parse_record,
+    scheduler_in_guest,
+)
+from numalab.scheduler.scheduler_artifact import ensure_scheduler
+from numalab.scheduler.scheduler_spec import SchedulerSpec
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
 from numalab.topology.predict.rules import rules_for
@@ -70,7 +78,8 @@ _SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general pro
 class HuntBench:
     """The setup of boots: a kernel, the build results, the mode, and the host CPUs.
 
-    `wall` is the limit of one boot in seconds of wall time. Loads are judged by `properties`
+    `scheduler` (sched_ext), if any, has the tasks of all loads. `wall` is the limit of one boot in
+    seconds of wall time. Loads are judged by `properties`
     (None: all). `reach` are the changed lines of a patch to count. A driver that comes with
     `shaker` starts each boot in a state that the seed decides.
     """
@@ -83,6 +92,13 @@ class HuntBench:
     wall: float = 600.0
     properties: frozenset[str] | None = None
     reach: LineTable | None = None
+    scheduler: SchedulerInGuest | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the kernel, and the scheduler (sched_ext), if any."""
+        scheduler = f" with {self.scheduler.scheduler.spec.title}" if self.scheduler else ""
+        return self.kernel.name + scheduler
 
     @property
     def selected(self) -> frozenset[str]:
@@ -117,8 +133,11 @@ def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) 
     )
     files = bench.builds.files[WORKLOAD]
     shaken = [f"{IN_GUEST}/{shaker().stem}"] if shaker().stem in files else []
+    argv: tuple[str, ...] = (*shaken, f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads))
+    if bench.scheduler is not None:
+        argv, files = bench.scheduler.around(argv), {**files, **bench.scheduler.files}
     job = Job(
-        argv=(*shaken, f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads)),
+        argv=argv,
         events=EVENTS,
         files=files,
         buffer_kib=max(64, (_TRACE_MIB << 10) // case.machine.cpu_count),
@@ -171,6 +190,9 @@ def _most_seconds(case: Case) -> float:
 
 def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> BootResult:
     outcome, facts = ended.outcome, ended.facts
+    scheduler = _scheduler(bench, directory)
+    if scheduler is not None and scheduler.violated:
+        return BootResult((scheduler,), 0.0)
     stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
     if outcome.status != 0:
         errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
@@ -183,6 +205,7 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     facts += facts_of_guest(guest_view, guest_text_if_any(directory.sched_domains))
     alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
     findings = [alive, _domains(differences), _splat(outcome, directory, differences)]
+    findings += [scheduler] if scheduler is not None else []
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)
     timed = bench.choice.mode == "timed"
@@ -194,6 +217,20 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
         findings += about_load
         failures = {**failed, **failures}
     return BootResult(tuple(findings), 0.0, failures=failures, facts=facts)
+
+
+def _scheduler(bench: HuntBench, directory: RunDir) -> Finding | None:
+    """Return whether the scheduler was enabled until the loads ended; None without one."""
+    if bench.scheduler is None:
+        return None
+    record, log, kernel_log = (
+        left_by_guest(file).decode("utf-8", "replace")
+        for file in (directory.scheduler, directory.scheduler_log, directory.dmesg)
+    )
+    name = bench.scheduler.scheduler.spec.name
+    why = explain_end(name, parse_record(record), log, kernel_log)
+    text = why or f"{name} was enabled until the loads ended"
+    return Finding(SCHEDULER, None, float(bool(why)), 0.0, text)
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:
@@ -233,17 +270,26 @@ def prepare_benches(
     *,
     emulator: str | None = None,
     properties: frozenset[str] | None = None,
+    scheduler: SchedulerSpec | None = None,
 ) -> list[HuntBench]:
     """Return a bench for each kernel, all in one mode; build what the cache lacks.
 
-    `emulator` names a QEMU to build, as for `choose_mode`. None judges all `properties`.
+    `emulator` names a QEMU to build, as for `choose_mode`. None judges all `properties`. The first
+    kernel has the `scheduler`, if any.
 
     Raises BuildError, HostError or UserError.
     """
     builds = build(specs, load_recipe("base"), (), on_progress)
     builds = replace(builds, files=driver())
     choice = choose_mode(mode, builds, connection, on_progress, emulator=emulator)
-    return [HuntBench(spec, builds, choice, connection, properties=properties) for spec in specs]
+    first, *later = [
+        HuntBench(spec, builds, choice, connection, properties=properties) for spec in specs
+    ]
+    if scheduler is not None:
+        kernel = builds.kernels[first.kernel.name]
+        built = ensure_scheduler(scheduler, first.kernel, kernel, on_progress or no_progress)
+        first = replace(first, scheduler=scheduler_in_guest(built))
+    return [first, *later]
 
 
 def bench_like(other: HuntBench, spec: KernelSpec, on_progress: Progress | None) -> HuntBench:

@@ -10,6 +10,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.load import parse_loads, render_loads
 from numalab.hunt.property import describe_property, property_names
 from numalab.places import HUNTS, list_inputs
+from numalab.scheduler.scheduler_spec import SchedulerSpec
 from numalab.study.model import CaseTable, Study, load_study
 from numalab.study.plan import machine_of_table
 from numalab.topology.export import render_topology_file
@@ -26,8 +27,12 @@ def render_case(
     violated_by: Sequence[str],
     holds_on: Sequence[str],
     emulator: str | None = None,
+    scheduler: SchedulerSpec | None = None,
 ) -> str:
-    """Return the text of a case file, a study for `numalab run`, with its QEMU."""
+    """Return the text of a case file, a study for `numalab run`, with its QEMU.
+
+    The kernel that violates the property may have a `scheduler` (sched_ext).
+    """
     kernels = [*violated_by, *holds_on]
     lines = [
         f"question = {_text(f'Does {finding.prop} hold: {describe_property(finding.prop)}')}",
@@ -48,7 +53,8 @@ def render_case(
     ]
     for place, kernel in enumerate(kernels):
         name = "violates" if kernel in violated_by else "holds"
-        lines += [f"[variants.{name}{place or ''}]", f"kernel = {_text(kernel)}", ""]
+        lines += [f"[variants.{name}{place or ''}]", f"kernel = {_text(kernel)}"]
+        lines += [*(_scheduler(scheduler) if scheduler is not None and not place else []), ""]
     seconds = sum(load.ms + 300 for load in case.loads) / 1000
     lines += [
         "[[workloads]]",
@@ -61,6 +67,13 @@ def render_case(
         *(["[machine]", f"emulator = {_text(emulator)}", ""] if emulator else []),
     ]
     return "\n".join(lines) + _machine(case)
+
+
+def _scheduler(spec: SchedulerSpec) -> list[str]:
+    """Write the scheduler of a variant."""
+    name = f"{spec.name}@{spec.version}" if spec.version else spec.name
+    lines = [f"scheduler = {_text(str(spec.path) if spec.path else name)}"]
+    return lines + ([f"scheduler_arguments = {_texts(spec.arguments)}"] if spec.arguments else [])
 
 
 def _machine(case: Case) -> str:
@@ -82,6 +95,9 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
     if study.case.property not in (names := property_names()):
         reason = f"no property is called {study.case.property!r}"
         raise UserError(reason, file=path, key="case.property", choices=names)
+    if any(variant.scheduler is not None for variant in study.variants.values()):
+        reason = "has a scheduler (sched_ext); numalab run repeats it, not a replay or bisection"
+        raise UserError(reason, file=path, key="variants")
     machine = machine_of_table(study, study.topologies[0], path)
     if machine is None:
         raise UserError("the first topology is not in [machines]", file=path, key="topologies")

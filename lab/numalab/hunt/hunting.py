@@ -130,6 +130,8 @@ class Hunter:
             draw = draw_case if self.direction is None else self.direction.draw
             cases = [draw(aim.seed, number + i, timed=timed, near=near, most=aim.loads)
                      for i in range(size)]  # fmt: skip
+            if self.bench.scheduler is not None:
+                cases = list(map(_without_hotplug, cases))
             number += size
             for first in range(0, size, self.workers.count):
                 for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
@@ -299,6 +301,12 @@ class Hunter:
             f"{hunt.machines} machines, {hunt.loads} loads, {len(hunt.violations)} found;"
             f" closest: {shown or 'none'}{left}"
         )
+
+
+def _without_hotplug(case: Case) -> Case:
+    """Return a case for a scheduler (sched_ext): many start again when a CPU comes or goes."""
+    kept = tuple(load for load in case.loads if not load.hotplug)
+    return case.only(*kept) if kept else case
 
 
 def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:

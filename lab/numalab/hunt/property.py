@@ -15,10 +15,12 @@ from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
+SCHEDULER = "scheduler"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",
     SPLAT: "the kernel warns of nothing",
     DOMAINS: "sched domains and groups are as predicted, also after loads",
+    SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
 }
 
@@ -64,6 +66,12 @@ class Property:
     judge: Judge
     any_load: bool = False
 
+
+# What a scheduler (sched_ext) is hunted for: the others are about the kernel's own scheduler.
+OF_SCHEDULER = frozenset({
+    LOST, SPLAT, SCHEDULER,
+    "affinity", "work-conservation", "idle-neighbours", "starvation", "response",
+})  # fmt: skip
 
 # In the order in which they are reported; modules not named here follow.
 PROPERTIES: Registry[Property] = Registry(

@@ -37,10 +37,12 @@ def store_case(
         violated_by=violates,
         holds_on=holds,
         emulator=emulator,
+        scheduler=bench.scheduler.scheduler.spec if bench.scheduler is not None else None,
     )
     file = folder / f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
     write_text(file, text)
-    write_reproducer(
-        file.with_suffix(""), violation.case, violation.finding, bench, violation.seeds[0]
-    )
+    if bench.scheduler is None:
+        write_reproducer(
+            file.with_suffix(""), violation.case, violation.finding, bench, violation.seeds[0]
+        )
     return file

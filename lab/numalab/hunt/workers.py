@@ -3,7 +3,7 @@
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import TimeoutError, get_context
@@ -56,13 +56,18 @@ class Store:
     def _file(self, case: Case, bench: HuntBench, seed: int) -> Path:
         kernel = bench.builds.kernels[bench.kernel.name].digest
         files = bench.builds.files[WORKLOAD]
-        driver = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+        driver = _digest(files)
         emulator = bench.choice.emulator.digest if bench.choice.emulator else ""
         key = case.key(
             kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench),
             *([f"reach {bench.reach.digest}"] if bench.reach else []),
+            *([f"scheduler {_digest(bench.scheduler.files)}"] if bench.scheduler else []),
         )  # fmt: skip
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    return hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
 
 
 def _selection(bench: HuntBench) -> list[str]:

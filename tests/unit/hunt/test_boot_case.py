@@ -14,7 +14,7 @@ from numalab.hunt import boot_case as module
 from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult
-from numalab.hunt.property import DOMAINS, LOST, SPLAT
+from numalab.hunt.property import DOMAINS, LOST, SCHEDULER, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.differences import Difference, MachinePart
@@ -32,6 +32,7 @@ BENCH = cast(
         host_cpus=(),
         wall=60.0,
         selected=frozenset(),
+        scheduler=None,
     ),
 )
 DIFFERENT = (
@@ -48,7 +49,9 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     """Examine the case with a guest that `boot` plays."""
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
 
-    def result(boot: Boot, differences: tuple[Difference, ...] = ()) -> BootResult:
+    def result(
+        boot: Boot, differences: tuple[Difference, ...] = (), bench: HuntBench = BENCH
+    ) -> BootResult:
         def run_guest(_machine: Machine, _job: Job, run_dir: RunDir, **_: Any) -> SimpleNamespace:
             run_dir.out.mkdir(parents=True, exist_ok=True)
             for left in (run_dir.stdout, run_dir.stderr, run_dir.dmesg):
@@ -66,7 +69,7 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
         monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())
         monkeypatch.setattr("time.sleep", lambda _: None)
-        return boot_case(case, BENCH, 1)
+        return boot_case(case, bench, 1)
 
     return result
 
@@ -159,3 +162,35 @@ def test_nothing_is_left_behind(boots: Callable[..., BootResult], tmp_path: Path
 def test_a_boot_may_take_several_times_the_time_of_its_loads(case: Case) -> None:
     loads = sum(load.ms for load in case.loads) / 1000
     assert module._most_seconds(case) == 120 + 10 * len(case.loads) + 5 * loads
+
+
+def under_a_scheduler() -> HuntBench:
+    """A bench with a scheduler (sched_ext)."""
+    spec = SimpleNamespace(spec=SimpleNamespace(name="scx_s"))
+    scheduler = SimpleNamespace(scheduler=spec, files={"x": b""}, around=lambda argv: argv)
+    return cast(HuntBench, SimpleNamespace(**{**vars(BENCH), "scheduler": scheduler}))
+
+
+@pytest.mark.parametrize(
+    ("record", "violated", "text"),
+    [
+        ("enabled 1\nops s\nend_state enabled\nend_ops s\n", 0.0, "scx_s was enabled until"),
+        ("enabled 1\nops s\nend_state disabled\n", 1.0, "scx_s was disabled while"),
+        ("exit_status 1\n", 1.0, "scx_s did not start and exited with status 1"),
+        ("", 1.0, "the guest left no record"),
+    ],
+)
+def test_a_scheduler_stays_enabled_until_the_loads_end(
+    boots: Callable[..., BootResult], record: str, violated: float, text: str
+) -> None:
+    def boot(run_dir: RunDir) -> SimpleNamespace:
+        run_dir.scheduler.write_text(record)
+        run_dir.scheduler_log.write_text("")
+        return ended(143 if violated else 0)
+
+    result = boots(boot, (), under_a_scheduler())
+    assert not result.error
+    finding = result.of(SCHEDULER, None)
+    assert finding is not None
+    assert finding.value == violated
+    assert finding.text.startswith(text)

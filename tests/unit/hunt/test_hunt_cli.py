@@ -25,10 +25,15 @@ from numalab.hunt.case_file import read_case
 from numalab.hunt.direction.hints import Bias
 from numalab.hunt.direction.plan import ChangedCode
 from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.property import OF_SCHEDULER
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.places import shipped_dir
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import CodeChange, RunReach
+from numalab.scheduler.in_guest import SchedulerInGuest
+from numalab.scheduler.scheduler_artifact import BuiltScheduler
+from numalab.scheduler.scheduler_spec import SchedulerSpec
+from numalab.study.model import load_study
 from support.one_command import invoke
 from unit.hunt.direction.counted import boot, line
 
@@ -97,13 +102,18 @@ class Bench:
         *_: object,
         emulator: str | None,
         properties: frozenset[str] | None = None,
+        scheduler: SchedulerSpec | None = None,
     ) -> list[Any]:
         self.properties = properties
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
         choice = SimpleNamespace(mode="icount", emulator=None)
         files = cast(Builds, SimpleNamespace(files={}))
-        return [HuntBench(spec, files, cast(Choice, choice)) for spec in specs]
+        first, *later = [HuntBench(spec, files, cast(Choice, choice)) for spec in specs]
+        if scheduler is not None:
+            built = BuiltScheduler(scheduler, Path("/nowhere"), "0")
+            first = replace(first, scheduler=SchedulerInGuest(built, ("sh",), {}))
+        return [first, *later]
 
     def _like(self, other: Any, spec: KernelSpec, _: object) -> Any:
         if spec.name in self.broken:
@@ -423,3 +433,30 @@ def test_an_undirected_hunt_draws_the_cases_of_a_kernel_without_series(
     bench.code = counted_code()
     assert covered("--undirected") == plain
     assert covered() != plain
+
+
+def test_a_scheduler_is_hunted_for_its_own_properties_and_without_hotplug(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.rule = lambda *_: 5.0
+    words = ("--scheduler", "scx_simple", "--argument=-f", "--first", "--output", tmp_path)
+    done = hunt(*words, "--machines", 4)
+    assert done.exit_code == 1
+    assert bench.properties == OF_SCHEDULER
+    assert bench.requested == [(["debian-6.12-sched-ext"], "icount")]
+    assert "debian-6.12-sched-ext with scx_simple -f" in done.output
+    [file] = tmp_path.glob("affinity-*.toml")
+    variant = load_study(file).variants["violates"]
+    assert (variant.scheduler, variant.scheduler_arguments) == ("scx_simple", ("-f",))
+    assert "hotplug" not in file.read_text()
+    assert not bench.written  # a reproducer without numalab would lack the scheduler
+    with pytest.raises(UserError, match="numalab run repeats it"):
+        read_case(file)
+
+
+def test_arguments_need_a_scheduler(bench: Bench) -> None:
+    with pytest.raises(UserError, match="needs --scheduler"):
+        hunt("--argument=-f")
+    with pytest.raises(UserError, match="no scheduler is called 'scx_none'"):
+        hunt("--scheduler", "scx_none")
+    assert not bench.requested

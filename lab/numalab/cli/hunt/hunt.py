@@ -22,7 +22,7 @@ from numalab.hunt.direction.direction import Direction
 from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
-from numalab.hunt.property import describe_property, property_names
+from numalab.hunt.property import OF_SCHEDULER, describe_property, property_names
 from numalab.hunt.replay import Replayed, render_replay_junit, replay
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
@@ -35,9 +35,11 @@ from numalab.progress import Progress
 from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.reach.model import CodeChange
+from numalab.scheduler.scheduler_spec import find_scheduler
 
 _USUAL = "debian-6.12"
 _NONE = "none"
+_SCHED_EXT = "debian-6.12-sched-ext"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 60.0}
 
 
@@ -89,6 +91,17 @@ def command(
     mode: Annotated[
         ModeName, typer.Option(help="Emulation mode; auto selects kvm if it works, else icount.")
     ] = "icount",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Scheduler (sched_ext) to hunt, as for `numalab scheduler check`; the default"
+            f" kernel is then {_SCHED_EXT}."
+        ),
+    ] = None,
+    argument: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="Argument of the scheduler; repeatable."),
+    ] = None,
     emulator: options.Emulator = None,
     show: Annotated[bool, typer.Option("--list", help="List the properties and exit.")] = False,
     again: Annotated[
@@ -119,10 +132,22 @@ def command(
     if again:
         _replay(kernel, mode, jobs, output, junit, connection, as_json)
         return
-    aim = Aim(seed, _properties(properties), _seconds(budget), machines, loads, first, survey)
-    spec = _one_kernel(kernel or [_USUAL])
+    if argument and scheduler is None:
+        raise UserError("needs --scheduler", key="--argument")
+    hunted = find_scheduler(scheduler, argument or ()) if scheduler is not None else None
+    aim = Aim(
+        seed,
+        _properties(properties, hunted is not None),
+        _seconds(budget),
+        machines,
+        loads,
+        first,
+        survey,
+    )
+    spec = _one_kernel(kernel or [_USUAL if hunted is None else _SCHED_EXT])
     other = _reference(spec, against)
-    folder = output or project_dir() / "reports" / "hunts" / spec.name.replace("/", "_")
+    subject = spec.name if hunted is None else f"{spec.name}-{hunted.name}"
+    folder = output or project_dir() / "reports" / "hunts" / subject.replace("/", "_")
     make_dir(folder)
     connect(connection)
     with progress_lines("prepare") as tell:
@@ -133,11 +158,12 @@ def command(
             tell,
             emulator=emulator,
             properties=aim.properties,
+            scheduler=hunted,
         )
         direction = _direction(spec, bench, steers=not undirected, tell=tell)
     beside = f" against {other.name}" if other else ""
     say(
-        f"hunting on {spec.name}{beside} with seed {seed} in mode {bench.choice.mode},"
+        f"hunting on {bench.title}{beside} with seed {seed} in mode {bench.choice.mode},"
         f" results in {folder}"
     )
     if bench.choice.mode == "icount" and not emulator and not turns_are_fair(None):
@@ -297,9 +323,9 @@ def _reference(spec: KernelSpec, against: str | None) -> KernelSpec | None:
     return without_last_series(spec)
 
 
-def _properties(text: str | None) -> frozenset[str]:
+def _properties(text: str | None, of_scheduler: bool = False) -> frozenset[str]:
     if text is None:
-        return frozenset(property_names())
+        return OF_SCHEDULER if of_scheduler else frozenset(property_names())
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in (choices := property_names()):

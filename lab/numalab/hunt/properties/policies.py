@@ -6,13 +6,14 @@ import numpy as np
 import polars as pl
 
 from numalab.hunt.load import Load, Part
-from numalab.hunt.property import Observation, register_property
+from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import covered, joined, longest, met
 from numalab.recording.window import clip
 
 # Of the three policies that go before fair tasks; stop and deadline go before fifo and rr.
 _DEADLINE, _FAIR = 100, 0
+_STARVED = 0.9  # of the time of a load
 _DUE_MS = 400  # the shortest time over which runtime in periods is added up
 
 
@@ -105,11 +106,11 @@ def _ran(run: LoadRecording, place: int) -> list[int]:
     return [ran.get(pid, 0) for pid, task in run.load_tasks.items() if task.part == place]
 
 
-@register_property("starvation", most=3000.0, suspect=150.0, any_load=True)
+@register_property("starvation", most=1000.0, suspect=150.0, any_load=True)
 def starvation(run: LoadRecording) -> Iterator[Observation]:
     """No runnable fair task waits for long, if no real-time hog may have its CPU.
 
-    The value is the longest wait in ms, beyond what its CPU mates are due.
+    The value is the longest wait in ms; the limit is nine tenths of the time of the load.
     """
     load = run.load
     if any(part.is_real_time and part.kind == "hog" for part in load.parts):
@@ -124,7 +125,7 @@ def starvation(run: LoadRecording) -> Iterator[Observation]:
             if waited / MS > worst:
                 worst = waited / MS
                 text = f"a {crew.name} waited {worst:.0f} ms for a CPU"
-    yield Observation(worst, text)
+    yield Observation(worst, text, limit=Limit(_STARVED * run.window.length_ns / MS, 150.0))
 
 
 @register_property("lock-wait", most=3000.0, suspect=20.0, any_load=True)
