@@ -208,6 +208,9 @@ def render_topology_file(topology: Topology) -> str:
     lines += ["", f"nodes = {len(topology.nodes)}", f"cpus = {_cpu_counts(topology)}"]
     lines.append(f"memory_mib = {_same_or_list([node.memory_mib for node in topology.nodes])}")
     lines += _distance_lines(topology)
+    if topology.published is not None:
+        keys = topology.published.model_dump(mode="json").items()
+        lines += ["", "[published]", *(f"{key} = {_toml(value)}" for key, value in keys)]
     lines += _cpu_table(topology)
     lines += _memory_table(topology)
     for access in topology.interconnects:
@@ -228,6 +231,10 @@ def _memory_table(topology: Topology) -> list[str]:
 def _string(text: str) -> str:
     """Write a TOML basic string; JSON's escapes are TOML's, but DEL must be escaped as well."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml(value: str | list[str]) -> str:
+    return _string(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _cpu_counts(topology: Topology) -> str:

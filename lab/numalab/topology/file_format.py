@@ -1,6 +1,7 @@
 """The keys of a topology file, the values each may have, and their JSON Schema."""
 
 import json
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -128,6 +129,50 @@ class MemoryTable(Document):
     )
 
 
+Figure = Literal["distances", "latency", "bandwidth"]
+
+
+class PublishedTable(Document):
+    """`[published]`: figures that were measured on a machine; the others are derived."""
+
+    figures: Annotated[tuple[Figure, ...], Field(min_length=1, max_length=3)] = Field(
+        description="These figures. Bandwidths keep their proportions only."
+    )
+    measured_by: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="Who measured them."
+    )
+    date: Annotated[str, Field(pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$")] = Field(
+        description="Year, month or day of the measurement, such as 2025-03-25."
+    )
+
+    @field_validator("measured_by")
+    @classmethod
+    def _check_printable(cls, value: str) -> str:
+        return _printable(value)
+
+    @field_validator("date")
+    @classmethod
+    def _check_date(cls, value: str) -> str:
+        try:
+            date.fromisoformat(f"{value}-01-01"[:10])
+        except ValueError:
+            raise ValueError(f"no such date: {value!r}") from None
+        return value
+
+    @field_validator("figures")
+    @classmethod
+    def _check_unique(cls, value: tuple[Figure, ...]) -> tuple[Figure, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError(f"name each figure once, found {', '.join(value)}")
+        return value
+
+
+def _printable(value: str) -> str:
+    if value.isprintable():
+        return value
+    raise ValueError(f"write one line without control characters, found {repr(value)[:60]}")
+
+
 class TopologyFile(Document):
     """A topology file: nodes, and exactly one of `shape`, `links` and `matrix`."""
 
@@ -136,6 +181,11 @@ class TopologyFile(Document):
     )
     source: Annotated[str, Field(max_length=1000)] = Field(
         default="", description="Where the numbers of a real machine come from."
+    )
+    published: PublishedTable | None = Field(
+        default=None,
+        exclude_if=lambda table: table is None,
+        description="Published figures; by default all are invented.",
     )
     nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = Field(
         description="The number of NUMA nodes."
@@ -200,9 +250,7 @@ class TopologyFile(Document):
     @field_validator("summary", "source")
     @classmethod
     def _check_printable(cls, value: str) -> str:
-        if value.isprintable():
-            return value
-        raise ValueError(f"write one line without control characters, found {repr(value)[:60]}")
+        return _printable(value)
 
     @field_validator("distances", mode="before")
     @classmethod

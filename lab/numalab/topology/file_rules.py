@@ -46,8 +46,10 @@ def build_topology(name: str, document: TopologyFile) -> Topology:
         shape=document.shape,
         drawn_links=links,
         memory=document.memory,
+        published=document.published,
     )
     check_memory(topology)
+    _check_published(document)
     return topology
 
 
@@ -69,6 +71,7 @@ def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tupl
         (("nodes", *machine[4:]), lambda: _distances(document)),
         (("nodes", "interconnects"), lambda: _interconnects(document)),
         ((*machine[:4], "memory"), lambda: _check_memory(document, unread)),
+        (("source", "published", "memory", "interconnects"), lambda: _check_published(document)),
         ((*machine, "interconnects", "memory"), lambda: build_topology("", document)),
     )
     rules: dict[str, RuleBroken] = {}
@@ -80,6 +83,30 @@ def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tupl
                 for rule in (broken, *broken.more):
                     rules.setdefault(str(rule), rule)
     return tuple(rules.values())
+
+
+def _check_published(document: TopologyFile) -> None:
+    """Check that published figures have a source and are in the file."""
+    if document.published is None:
+        return
+    if not document.source:
+        raise RuleBroken("source", "published figures need a source: a URL, a paper, a mail")
+    memory, interconnects = document.memory, document.interconnects
+    figures = {
+        "distances": True,
+        "latency": memory.latency_ns is not None
+        or any(access.latency_ns is not None for access in interconnects),
+        "bandwidth": memory.bandwidth_mb_s is not None
+        or any(access.bandwidth_kib_s is not None for access in interconnects),
+    }
+    refuse(
+        RuleBroken(
+            f"published.figures[{place}]",
+            f"the file gives no {figure}; write it in [memory] or [[interconnects]]",
+        )
+        for place, figure in enumerate(document.published.figures)
+        if not figures[figure]
+    )
 
 
 def _check_memory(document: TopologyFile, unread: Set[str]) -> None:

@@ -112,6 +112,13 @@ def topology_to_dict(topology: Topology) -> dict[str, Any]:
     }
 
 
+def published_to_dict(topology: Topology) -> dict[str, Any] | None:
+    """Return who published which figures as plain values for JSON; None if all are invented."""
+    if topology.published is None:
+        return None
+    return {**topology.published.model_dump(mode="json"), "source": topology.source}
+
+
 def memory_to_dict(topology: Topology) -> dict[str, Any]:
     """Return the costs of memory in `timed` mode as plain values: tables by node, caches."""
     model = memory_model(topology)

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from numalab.cpulist import format_cpulist
-from numalab.topology.file_format import MemoryTable
+from numalab.topology.file_format import MemoryTable, PublishedTable
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
 from numalab.topology.shapes.shape import Shape
 from numalab.units import counted
@@ -98,7 +98,8 @@ class Topology:
     `cpu_shape` is None when the CPUs cannot be packaged evenly; then each CPU is its own socket
     (see `packaging`). The CPUs of an `llc` share a last-level cache. `shape` is the file's, None
     for links and tables. `drawn_links` are the links of the shape or of the file. `memory` is the
-    table of the file, which `memory.timing` works out.
+    table of the file, which `memory.timing` works out. `published` is None if all figures are
+    invented.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Topology:
     shape: Shape | None = None
     drawn_links: tuple[tuple[int, int], ...] = ()
     memory: MemoryTable = field(default_factory=MemoryTable)
+    published: PublishedTable | None = None
 
     @cached_property
     def cpu_count(self) -> int:
@@ -168,6 +170,13 @@ def describe_distance(topology: Topology, a: int, b: int) -> str:
     """Write the distance between two nodes, or those of both directions: `20 / 30`."""
     out, back = topology.distances[a][b], topology.distances[b][a]
     return str(out) if out == back else f"{out} / {back}"
+
+
+def describe_figures(topology: Topology) -> str:
+    """Write which figures of a machine are published: `published: distances, latency`."""
+    if topology.published is None:
+        return "invented"
+    return f"published: {', '.join(topology.published.figures)}"
 
 
 def memory_first(topology: Topology) -> tuple[int, ...]:

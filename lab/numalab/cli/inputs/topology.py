@@ -19,13 +19,14 @@ from numalab.topology.load import (
     load_topology,
     load_topology_file,
     memory_to_dict,
+    published_to_dict,
     topology_to_dict,
 )
 from numalab.topology.predict.firmware import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
 from numalab.topology.predict.rules import SERIES
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Topology, describe_figures
 from numalab.units import counted
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ BeforeFix = Annotated[
 
 @app.command("list")
 def list_command(as_json: options.Json = False) -> None:
-    """List the topologies."""
+    """List the topologies, and which of their figures are published or invented."""
     topologies = load_usable(list_topologies(), load_topology)
     width = max((len(topology.name) for topology in topologies), default=0)
     lines = [
         f"{machine.name:{width}}  {counted(len(machine.nodes), 'node'):>8} "
-        f"{counted(machine.cpu_count, 'CPU'):>8}  {machine.summary}"
+        f"{counted(machine.cpu_count, 'CPU'):>8}  {machine.summary} ({describe_figures(machine)})"
         for machine in topologies
     ]
     rows = [
@@ -68,6 +69,7 @@ def list_command(as_json: options.Json = False) -> None:
             "cpus": machine.cpu_count,
             "memory_mib": machine.memory_mib,
             "summary": machine.summary,
+            "published": published_to_dict(machine),
         }
         for machine in topologies
     ]
@@ -88,7 +90,11 @@ def show(
     """
     topology = load_topology(name)
     if as_json or form == "json":
-        emit(topology_to_dict(topology) | {"memory": memory_to_dict(topology)}, True, "")
+        document = topology_to_dict(topology) | {
+            "memory": memory_to_dict(topology),
+            "published": published_to_dict(topology),
+        }
+        emit(document, True, "")
     else:
         rendered = _rendered(topology, form)
         for loss in _losses(topology, form):

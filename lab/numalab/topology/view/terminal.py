@@ -7,6 +7,7 @@ from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import (
     Topology,
     describe_bandwidth,
+    describe_figures,
     describe_node,
     describe_shape,
 )
@@ -24,6 +25,10 @@ def render_terminal(topology: Topology) -> str:
     lines = [f"{topology.name}: {topology.summary}"]
     if topology.source:
         lines.append(f"source: {topology.source}")
+    figures = describe_figures(topology)
+    if topology.published is not None:
+        figures += f"; measured by {topology.published.measured_by}, {topology.published.date}"
+    lines.append(f"figures: {figures}")
     lines += ["", *_drawing(topology), ""]
     lines.append(
         f"{counted(topology.cpu_count, 'CPU')}: {describe_shape(topology.packaging)}, "
