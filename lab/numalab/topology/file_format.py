@@ -97,9 +97,13 @@ class MemoryTable(Document):
         description="Bandwidth of each node's memory in 10^6 bytes a second: one number for all, "
         "or a list. By default four fifths of the demand of a node's CPUs.",
     )
-    link_bandwidth_mb_s: MegabytesPerSecond | None = Field(
+    link_bandwidth_mb_s: Annotated[
+        MegabytesPerSecond | tuple[tuple[MegabytesPerSecond, ...], ...] | None,
+        _give("a number of MB/s from 1 to 10000000, or a table of them, one row for each node"),
+    ] = Field(
         default=None,
-        description="Bandwidth of each direction of a link. By default half of a memory's.",
+        description="Bandwidth of each direction of a link, or a table: a row for each node that "
+        "reads. By default half of a memory's.",
     )
     channels: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from math import sqrt
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from numalab.topology.distances import Link, Matrix, routes_over
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_LATENCY_NS, RuleBroken, refuse
@@ -17,6 +17,7 @@ from numalab.topology.memory.costs import LINE_BYTES, Cache, MemoryModel, Server
 from numalab.topology.topology import Topology
 
 T = TypeVar("T")
+Speeds: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, ...], ...] | None
 SLOWEST_MB_S = 0.064  # a line in a millisecond; no guest boots with less
 LINES_OF_PAGE = 64
 
@@ -247,8 +248,9 @@ def _servers(
         access = latency[cpu_node][memory]
         fastest |= {link: min(access, fastest.get(link, access)) for link in links}
     numbers: dict[Link, int] = {}
+    published = _link_speeds(topology)
     for a, b in fastest:
-        mb_s = keys.link_bandwidth_mb_s or max(
+        mb_s = published.get((a, b)) or max(
             max(speeds) / LINK_OF_MEMORY, _enough_for_one(fastest[a, b])
         )
         numbers[a, b] = len(servers)
@@ -264,6 +266,21 @@ def _servers(
     return tuple(servers), {
         pair: tuple(numbers[link] for link in links) for pair, links in ways.items()
     }
+
+
+def _link_speeds(topology: Topology) -> dict[Link, int]:
+    """Return the file's bandwidths of links in MB/s, by the nodes the data goes from and to."""
+    keys, nodes = topology.memory.link_bandwidth_mb_s, range(len(topology.nodes))
+    if keys is None:
+        return {}
+    if not isinstance(keys, tuple):
+        return {(a, b): keys for a in nodes for b in nodes}
+    if len(keys) != len(nodes) or any(len(row) != len(nodes) for row in keys):
+        count = len(nodes)
+        raise RuleBroken(
+            "memory.link_bandwidth_mb_s", f"a table has {count} rows of {count} numbers"
+        )
+    return {(memory, reader): keys[reader][memory] for memory in nodes for reader in nodes}
 
 
 def _demand(latency_ns: int) -> float:
@@ -326,26 +343,24 @@ def in_slow_motion(topology: Topology, times: int) -> Topology:
         raise RuleBroken(
             "memory.latency_ns", f"{times} times slower it is more than {MAX_LATENCY_NS} ns"
         )
-    speeds = keys.bandwidth_mb_s
-    if isinstance(speeds, tuple):
-        slow: int | tuple[int, ...] | None = tuple(
-            _slowed("memory.bandwidth_mb_s", mb_s, times) for mb_s in speeds
-        )
-    else:
-        slow = speeds and _slowed("memory.bandwidth_mb_s", speeds, times)
-    link = keys.link_bandwidth_mb_s
     update = {
         "latency_ns": latency,
         "l2_ns": model.l2.hit_ns * times,
         "llc_ns": model.llc.hit_ns * times,
         "interrupt_ns": (keys.interrupt_ns or INTERRUPT_NS) * times,
-        "bandwidth_mb_s": slow,
-        "link_bandwidth_mb_s": link and _slowed("memory.link_bandwidth_mb_s", link, times),
+        **{
+            key: _slowed(f"memory.{key}", getattr(keys, key), times)
+            for key in ("bandwidth_mb_s", "link_bandwidth_mb_s")
+        },
     }
     return replace(topology, memory=keys.model_copy(update=update))
 
 
-def _slowed(key: str, mb_s: int, times: int) -> int:
+def _slowed(key: str, mb_s: Speeds, times: int) -> Speeds:
+    if mb_s is None:
+        return None
+    if isinstance(mb_s, tuple):
+        return tuple(_slowed(key, part, times) for part in mb_s)  # type: ignore[return-value]
     if mb_s < times:
         raise RuleBroken(key, f"{mb_s} MB/s, {times} times slower, are less than 1 MB/s")
     return round(mb_s / times)
