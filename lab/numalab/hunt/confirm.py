@@ -220,8 +220,9 @@ class FreshBoots:
     def settle(self, finding: Finding, case: Case) -> tuple[Finding, tuple[int, ...]] | None:
         """Return the finding of a case with one load, with its final limit, and the seeds.
 
-        If no seed shows the violation, more seeds are tried, because it may depend on chance.
-        None if no seed shows it, or the reference kernel is not apart.
+        The first of the seeds shows it best, and the finding is about the boot with that seed. If
+        no seed shows the violation, more seeds are tried, because it may depend on chance. None if
+        no seed shows it, or the reference kernel is not apart.
         """
         theirs: list[Finding] | None = []
         if self.reference is not None:
@@ -239,8 +240,8 @@ class FreshBoots:
         limit = limit_between(list(shown.values()), theirs) if shown else None
         if limit is None:
             return None
-        least = min(shown.values(), key=attrgetter("value"))
-        return replace(least, most=limit, suspect=None), tuple(shown)
+        best_first = sorted(shown, key=lambda seed: -shown[seed].value)
+        return replace(shown[best_first[0]], most=limit, suspect=None), tuple(best_first)
 
     def _values(
         self, finding: Finding, case: Case, bench: HuntBench, seeds: Sequence[int]

@@ -236,3 +236,12 @@ def test_limits_lie_between() -> None:
     assert limit_between([at(0.9)], [at(0.1), at(0.5)]) == 0.7
     assert limit_between([at(0.9), at(0.6)], [at(0.5)]) is None, "no more than two seeds differ"
     assert limit_between([at(0.05)], [at(0.0)]) is None, "not suspected"
+
+
+def test_the_first_seed_of_a_case_shows_it_best(case: Case) -> None:
+    values = {2: 1.5, 3: 4.0, 4: 2.0}
+    (violation,) = hunted(
+        case, lambda bench, seed: (values.get(seed, 1.0) if bench == MINE else 0.1, False), THEIRS
+    ).hunt.violations
+    assert violation.seeds == (3, 4, 2)
+    assert violation.finding.value == 4.0
