@@ -1,14 +1,19 @@
 """Shrink a case: boot smaller cases as long as one still violates the property."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.load import Cpus, CpusetChange, Load, Part
+from numalab.hunt.plausible.implausibility import cpu_lists, free, implausibility
+from numalab.hunt.plausible.plainer import plainer_on_other_nodes, plainer_on_own_nodes
 from numalab.topology.topology import Topology
 
 LEAST_MS = 600
 _AT_ONCE = 6  # loads of one boot
+_POLICY = ("policy", "priority", "runtime_us", "period_us")  # which go together
+_MOST_PLAINER = 8  # standard machines tried in one step
 # Returns, for each load of each case, whether it violates the property.
 Violates = Callable[[Sequence[Case]], list[list[bool]]]
 # Returns whether a case that violates in a few boots also does so in all final boots.
@@ -23,43 +28,33 @@ class Shrunk:
     tried: int
 
 
-def size(case: Case) -> tuple[int, ...]:
-    """Return the sizes of a case to compare, the most important first."""
-    machine = case.machine
-    loads = case.loads
-    values = len({value for row in machine.distances for value in row})
-    ms = sum(load.ms for load in loads)
-    parts = [part for load in loads for part in load.parts]
-    masks = sum(len(p.cpus) + len(p.start) + len(p.later) + len(p.wakee) for p in parts)
-    tasks = sum(load.tasks for load in loads)
-    return (len(machine.nodes), machine.cpu_count, tasks, values, ms, masks, len(case.text))
-
-
 def shrink(
     case: Case, violates: Violates, goes_on: Callable[[], bool], settles: Settles = lambda _: True
 ) -> Shrunk:
-    """Return the smallest case that violates, of a case with at most one load.
+    """Return the least implausible case that violates, of a case with at most one load.
 
-    Stops when no smaller case violates, or `goes_on` returns False. `violates` boots each case a
-    few times; each step takes the smallest one that also `settles`, so that a violation by chance
-    does not mislead the search. The order is fixed: the same case gives the same result.
+    Stops when no less implausible case violates, or `goes_on` returns False. `violates` boots each
+    case a few times; each step takes the least implausible one that also `settles`, so that a
+    violation by chance does not mislead the search. A step may add nodes or CPUs, if distances or
+    masks become plainer (see `Implausibility`). The order is fixed: the same case gives the same
+    result.
     """
     tried = 0
+    offered: set[str] = set()
     while goes_on():
-        smaller = None
-        for batch in _batches(case):
+        better = None
+        for batch in _batches(case, offered):
             if not goes_on():
                 break
             tried += sum(len(smaller_case.loads) for smaller_case in batch)
-            violating = sorted(_violating(batch, violates(batch)), key=size)
-            smaller = next(
-                (smaller_case for smaller_case in violating if settles(smaller_case)), None
-            )
-            if smaller is not None:
+            violating = sorted(_violating(batch, violates(batch)), key=implausibility)
+            violating = [v for v in violating if implausibility(v) < implausibility(case)]
+            better = next((smaller for smaller in violating if settles(smaller)), None)
+            if better is not None:
                 break
-        if smaller is None:
+        if better is None:
             break
-        case = smaller
+        case = better
     return Shrunk(case, tried)
 
 
@@ -70,19 +65,43 @@ def _violating(batch: Sequence[Case], held: Sequence[Sequence[bool]]) -> Iterato
                 yield case.only(load)
 
 
-def _batches(case: Case) -> Iterator[list[Case]]:
-    """Yield smaller cases: machines in pairs, then loads, several in one boot."""
-    machines = [small for small in _machines(case) if size(small) < size(case)]
+def _batches(case: Case, offered: set[str]) -> Iterator[list[Case]]:
+    """Yield less implausible cases, those of a boot together; add standard machines to `offered`.
+
+    First regular distances and loads without masks on the same nodes, then smaller machines in
+    pairs, then smaller loads, several in one boot, and last standard machines of other sizes.
+    """
+    least = implausibility(case)
+    yield from _plainer(case, plainer_on_own_nodes(case), offered)
+    machines = [small for small in _machines(case) if implausibility(small) < least]
     for first in range(0, len(machines), 2):
         yield machines[first : first + 2]
     loads = [
         load
         for old in case.loads
         for load in dict.fromkeys(_loads(old, case.machine))
-        if size(case.only(load)) < size(case)
+        if implausibility(case.only(load)) < least
     ]
     for first in range(0, len(loads), _AT_ONCE):
         yield [case.only(*loads[first : first + _AT_ONCE])]
+    if (least.distances, least.restrictions, least.uneven) > (0, 0, 0):
+        yield from _plainer(case, plainer_on_other_nodes(case), offered)
+
+
+def _plainer(case: Case, plainer: Iterator[Case], offered: set[str]) -> Iterator[list[Case]]:
+    """Yield each machine with the loads that make the case less implausible, each pair once."""
+    least = implausibility(case)
+    batches = 0
+    for other in plainer:
+        loads = [
+            load
+            for load in other.loads
+            if implausibility(other.only(load)) < least and other.only(load).text not in offered
+        ]
+        offered.update(other.only(load).text for load in loads)
+        if loads and batches < _MOST_PLAINER:
+            batches += 1
+            yield [other.only(*loads)]
 
 
 def _machines(case: Case) -> Iterator[Case]:
@@ -202,26 +221,39 @@ def _loads(load: Load, machine: Topology) -> Iterator[Load]:
 
 
 def _parts(part: Part, machine: Topology) -> Iterator[Part]:
+    every = tuple(sorted(cpu for node in machine.nodes for cpu in node.cpus))
+    yield free(part, every)
+    yield replace(part, cpus=every)
+    for name in cpu_lists(part):
+        if name != "cpus":
+            yield _with(part, name, ())
     for count in (1, 2, part.count // 2, part.count - 1):
         if 0 < count < part.count:
             yield replace(part, count=count)
     if part.burst > 1:
         yield replace(part, burst=part.burst // 2)
-    if part.later:
-        yield replace(part, later=())
-    usual = Part(part.kind, part.count, part.cpus)
-    for name in ("nice", "wakee", "over", "execs", "yields", "slice_us"):
-        if getattr(part, name) != getattr(usual, name):
-            yield replace(part, **{name: getattr(usual, name)})
+    for field in fields(part):
+        usual = field.default
+        if field.name not in _POLICY and not isinstance(usual, tuple) and usual is not MISSING:
+            yield _with(part, field.name, usual)
     if part.policy != "fair":
         yield replace(part, policy="fair", priority=0, runtime_us=0, period_us=0)
+    yield from _masks(part, machine)
+
+
+def _masks(part: Part, machine: Topology) -> Iterator[Part]:
+    """Yield the part with other masks: whole nodes first, then without a node, without a CPU."""
+    nodes = {cpu: node.cpus for node in machine.nodes for cpu in node.cpus}
+    yield replace(part, cpus=tuple(sorted({c for cpu in part.cpus for c in nodes[cpu]})))
     if len(part.start) > 1:
         yield replace(part, start=part.start[:1])
-    for node in machine.nodes:
-        rest = tuple(cpu for cpu in part.cpus if cpu not in node.cpus)
+    groups = [*(node.cpus for node in machine.nodes), *((cpu,) for cpu in part.cpus)]
+    for group in groups:
+        rest = tuple(cpu for cpu in part.cpus if cpu not in group)
         if rest and len(rest) < len(part.cpus) and not set(part.start) - set(rest):
             yield replace(part, cpus=rest)
-    for cpu in part.cpus:
-        rest = tuple(other for other in part.cpus if other != cpu)
-        if rest and not set(part.start) - set(rest):
-            yield replace(part, cpus=rest)
+
+
+def _with(part: Part, name: str, value: object) -> Part:
+    changed: dict[str, Any] = {name: value}
+    return replace(part, **changed)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.load import parse_loads, render_load
-from numalab.hunt.shrink import shrink, size
+from numalab.hunt.plausible.implausibility import implausibility
+from numalab.hunt.shrink import shrink
 
 
 def big() -> Case:
@@ -44,7 +45,7 @@ def test_shrinks_to_what_is_needed() -> None:
     assert load.tasks == 2
     assert load.ms == 750 or load.ms < 750
     assert violates([small]) == [[True]]
-    assert size(small) < size(big())
+    assert implausibility(small) < implausibility(big())
     first = list(tried)
     tried.clear()
     assert shrink(big(), violates, lambda: True).case == small

@@ -1,0 +1,1 @@
+"""Plausible cases: a measure of a case, and plainer cases to try when shrinking."""
