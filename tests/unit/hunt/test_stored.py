@@ -178,6 +178,15 @@ def test_what_two_emulators_showed_is_what_is_stored() -> None:
             assert ", ".join(f"{values[key]:g}" for key in ("median", "p90", "most")) in row
 
 
+def test_what_the_configuration_of_distributions_showed_is_what_is_stored() -> None:
+    file = STORED / "hunted-debian-6.12-distribution.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    assert f"{stored['machines']} machines, {stored['loads']} loads: domains and groups" in SAID
+    assert f"{len(stored['unconfirmed'])} values were suspected" in SAID
+    assert not stored["found"]
+    assert stored["closest"]["domains"] == stored["closest"]["kernel-log"] == 0
+
+
 def test_there_are_rows() -> None:
     assert len(ROWS) == 8 + 10
     assert len(PRINTED) == 7 + 10
