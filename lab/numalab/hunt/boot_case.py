@@ -30,7 +30,7 @@ from numalab.hunt.compare.kernel_memory import open_kernel_memory
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load import render_loads
 from numalab.hunt.property import DOMAINS, LOST, SCHEDULER, SPLAT, judge_load, property_names
-from numalab.hunt.recording import read_loads
+from numalab.hunt.recording import LoadRecording, read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.memory import HeldMemory
@@ -124,7 +124,37 @@ def boot_case(case: Case, bench: HuntBench, seed: int) -> BootResult:
     return replace(result, seconds=round(time.monotonic() - began, 2))
 
 
+def record_case(
+    case: Case, bench: HuntBench, seed: int, directory: RunDir
+) -> tuple[LoadRecording, ...]:
+    """Boot a case and return the recordings of its loads; files of the run go to `directory`.
+
+    Raises GuestLost, HostError, and other LabErrors of the boot.
+    """
+    _run(case, bench, seed, directory)
+    stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
+    decode_trace(directory.trace, case.machine, directory.events)
+    return read_loads(
+        _read_events(directory), stdout, case.machine, case.loads, directory=directory
+    )
+
+
 def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> BootResult:
+    ended = _run(case, bench, seed, directory)
+    return replace(_judged(case, bench, directory, ended), reach=read_reach(directory))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A guest that ended: its outcome, the memory reserved for the trace, facts in its memory."""
+
+    outcome: Outcome
+    reserved_mib: int
+    facts: tuple[Fact, ...]
+
+
+def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
+    """Boot a case until its guest ends."""
     machine = replace(
         guest(case.machine, bench.kernel.name, bench.builds, bench.choice, trace_mib=_TRACE_MIB),
         seed=seed,
@@ -161,17 +191,7 @@ def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) 
             if time.monotonic() > deadline:
                 raise
             time.sleep(_WAIT)
-    ended = _Ended(outcome, machine.trace_memory_mib, tuple(facts))
-    return replace(_judged(case, bench, directory, ended), reach=read_reach(directory))
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """A guest that ended: its outcome, the memory reserved for the trace, facts in its memory."""
-
-    outcome: Outcome
-    reserved_mib: int
-    facts: tuple[Fact, ...]
+    return _Ended(outcome, machine.trace_memory_mib, tuple(facts))
 
 
 def _facts_in_memory(machine: Machine, bench: HuntBench, memory: HeldMemory) -> tuple[Fact, ...]:

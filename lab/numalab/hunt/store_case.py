@@ -1,4 +1,4 @@
-"""Store a confirmed violation: its case file, and a reproducer beside it."""
+"""Store a confirmed violation: its case file, and a folder beside it that can be posted."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +7,8 @@ from numalab.files import write_text
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case_file import render_case
 from numalab.hunt.hunting import ConfirmedViolation
+from numalab.hunt.posting.folder import Shown, write_folder
 from numalab.hunt.replay import verdict
-from numalab.hunt.reproducer import write_reproducer
 from numalab.hunt.workers import CaseWorkers
 
 
@@ -20,7 +20,7 @@ def store_case(
     *,
     emulator: str | None = None,
 ) -> Path:
-    """Write the case file of a violation and its reproducer; return the case file.
+    """Write the case file of a violation and its folder; return the case file.
 
     The case names the kernel of the first bench as violating, and the others as they behave.
     """
@@ -42,7 +42,6 @@ def store_case(
     file = folder / f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
     write_text(file, text)
     if bench.scheduler is None:
-        write_reproducer(
-            file.with_suffix(""), violation.case, violation.finding, bench, violation.seeds[0]
-        )
+        shown = Shown(violation.case, violation.finding, violation.seeds)
+        write_folder(file.with_suffix(""), shown, benches)
     return file

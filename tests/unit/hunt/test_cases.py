@@ -15,7 +15,7 @@ from numalab.hunt.generate.cases import LOADS, Near, draw_case
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
 from numalab.hunt.load import parse_loads, part_of_task, render_loads
-from numalab.hunt.reproducer import qemu_words, render_script
+from numalab.hunt.posting.script import Statement, qemu_words, render_script
 from numalab.machine.model import usual_shift
 from numalab.study.plan import plan_study
 
@@ -152,10 +152,10 @@ def test_a_machine_that_is_none() -> None:
 
 
 def test_a_reproducer_needs_no_numalab(drawn_case: Case) -> None:
-    finding = Finding("affinity", 0, 1.0, 0.0, "a text\nof two lines")
-    script = render_script(drawn_case, finding, "mine", 2)
-    assert script.splitlines()[1] == "# affinity: a text of two lines"
-    words = qemu_words(drawn_case.machine, 2)
+    statement = Statement("affinity", "a text", "mine", 2)
+    script = render_script(drawn_case, statement, short=False)
+    assert script.splitlines()[1] == "# affinity: a text"
+    words = qemu_words(drawn_case.machine)
     nodes = drawn_case.machine.nodes
     assert sum(word.startswith("-numa node,") for word in words) == len(nodes)
     assert sum(word.startswith("-numa dist,") for word in words) == len(nodes) * (len(nodes) - 1)
@@ -169,7 +169,7 @@ def test_a_reproducer_of_a_large_machine_counts_instructions_as_its_run() -> Non
     assert machine is not None
     shift = usual_shift("icount", machine)
     assert shift < 3
-    assert any(f"-icount shift={shift}," in word for word in qemu_words(machine, 1))
+    assert any(f"-icount shift={shift}," in word for word in qemu_words(machine))
 
 
 @pytest.mark.parametrize("path", find_cases(), ids=lambda path: path.stem)

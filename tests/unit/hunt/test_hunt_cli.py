@@ -87,7 +87,7 @@ class Bench:
         for module in (hunt_command, bisect_command):
             self._put(monkeypatch, module)
         monkeypatch.setattr(hunt_command, "plan_direction", lambda *_: self.code)
-        monkeypatch.setattr(store_case, "write_reproducer", self._write)
+        monkeypatch.setattr(store_case, "write_folder", self._write)
         monkeypatch.setattr(bisect_command, "bench_like", self._like)
 
     def _put(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
@@ -125,7 +125,7 @@ class Bench:
         self.jobs.append(jobs)
         yield FakeCrew(self.rule, self.boots, reach=self.reach)
 
-    def _write(self, place: Path, case: Any, finding: Any, bench: Any, seed: int) -> None:
+    def _write(self, place: Path, shown: Any, benches: Any) -> None:
         self.written.append(place.name)
 
 

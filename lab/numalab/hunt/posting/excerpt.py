@@ -1,0 +1,143 @@
+"""The trace around the moment that shows a violation best, with what the kernel compared."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from numalab.cpulist import format_cpulist
+from numalab.guest.console import printable
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import longest
+from numalab.topology.predict.prediction import predict
+from numalab.units import counted
+
+_BEFORE, _AFTER = 12, 24  # events that are shown
+_NEAR_MS = 200
+_CROWD_MS = 100
+_MOVES = ("ping-pong", "wandering", "numa-moves")
+_WAKEUPS = ("sched_wakeup", "sched_wakeup_new")
+
+
+def render_excerpt(run: LoadRecording, prop: str) -> str:
+    """Return the events of the load's tasks around the worst moment, and the state of groups.
+
+    The moment is in the longest time in which a CPU was idle beside a waiting task, or the move
+    after which most moves follow (by active balance, if any); otherwise the middle of the load. For
+    each NUMA domain of the CPU concerned, the state is what `sched_balance_find_src_group()`
+    compares: tasks and idle CPUs of its groups, counted from the events.
+    """
+    moment, cpu, what = _worst(run, prop)
+    lines = [f"{what}, {_ms(run, moment)} ms after the begin of the load."]
+    if cpu is not None:
+        lines += [
+            "",
+            f"What CPU {cpu} compares at that moment, by domain:",
+            *_groups(run, moment, cpu),
+        ]
+    lines += ["", "Events of the tasks of the load; times in ms after its begin:", ""]
+    return "\n".join([*lines, *_events(run, moment)]) + "\n"
+
+
+def _ms(run: LoadRecording, time_ns: int) -> str:
+    return f"{(time_ns - run.window.start_ns) / MS:.3f}"
+
+
+def _worst(run: LoadRecording, prop: str) -> tuple[int, int | None, str]:
+    """Return the moment in ns, the CPU that decides there (None: unknown), and a sentence."""
+    if prop in _MOVES and (move := _crowded_move(run)) is not None:
+        time_ns, task, source, target = move
+        return time_ns, target, f"Task {task} moves from CPU {source} to CPU {target}"
+    best, cpu = (0, 0), None
+    for part in range(len(run.load.parts)):
+        for idle_cpu, spans in run.avoidable(part).items():
+            if (length_start := longest(spans))[0] > best[0]:
+                best, cpu = length_start, idle_cpu
+    if cpu is None:
+        middle = run.window.start_ns + run.window.length_ns // 2
+        return middle, None, "No CPU was idle beside a waiting task; the middle of the load"
+    length, start = best
+    # Some ms later, when the CPU has looked for work.
+    later = start + min(length // 2, 20 * MS)
+    text = f"CPU {cpu} is idle for {length / MS:.1f} ms while a task waits that may run there"
+    return later, cpu, text
+
+
+def _crowded_move(run: LoadRecording) -> tuple[int, str, int, int] | None:
+    moves = _own(run).filter(
+        (pl.col("event") == "sched_migrate_task")
+        & pl.col("time_ns").is_between(run.settled.start_ns, run.window.end_ns)
+        & (pl.col("orig_cpu") != pl.col("dest_cpu"))
+    )
+    # Active balance, by the stopper of a CPU, moves a task that did not wait.
+    active = moves.filter(pl.col("comm").str.starts_with("migration/"))
+    moves = moves if active.is_empty() else active
+    columns = moves.select("time_ns", "event_comm", "event_pid", "orig_cpu", "dest_cpu").rows()
+    times = [int(row[0]) for row in columns]
+    if not times:
+        return None
+    crowd = [sum(0 <= other - time < _CROWD_MS * MS for other in times) for time in times]
+    row = columns[crowd.index(max(crowd))]
+    return int(row[0]), _task(run, row[2], row[1]), int(row[3]), int(row[4])
+
+
+def _own(run: LoadRecording) -> pl.DataFrame:
+    """Return the events that name a task of the load."""
+    pids = list(run.load_tasks)
+    named = [pl.col(name).is_in(pids) for name in ("prev_pid", "next_pid", "event_pid")]
+    table = run.table.lazy().filter(pl.any_horizontal(named).fill_null(value=False))
+    return table.sort("time_ns").collect()
+
+
+def _task(run: LoadRecording, pid: int | None, comm: str | None) -> str:
+    name = run.load_tasks.get(pid or 0)
+    return f"{name.kind}{name.part}.{name.number}" if name else printable(comm or "?")
+
+
+def _groups(run: LoadRecording, moment: int, cpu: int) -> Iterator[str]:
+    runnable = _runnable(run, moment - 1)
+    for domain in predict(run.topology).cpus[cpu].domains:
+        if len(domain.groups) < 2:
+            continue
+        yield f"  domain {format_cpulist(domain.span)}"
+        for place, group in enumerate(domain.groups):
+            tasks = sum(runnable.get(other, 0) for other in group.span)
+            idle = sum(not runnable.get(other, 0) for other in group.span)
+            name = "own group" if not place else "group"
+            yield (
+                f"    {name} {format_cpulist(group.span)}: {counted(tasks, 'task')} on"
+                f" {counted(len(group.span), 'CPU')}, {idle} idle"
+            )
+
+
+def _runnable(run: LoadRecording, moment: int) -> dict[int, int]:
+    rows = run.queue.filter((pl.col("start_ns") <= moment) & (pl.col("end_ns") > moment))
+    return {int(cpu): max(0, int(count)) for cpu, count in rows.select("cpu", "runnable").rows()}
+
+
+def _events(run: LoadRecording, moment: int) -> Iterator[str]:
+    own = _own(run).filter(
+        pl.col("time_ns").is_between(moment - _NEAR_MS * MS, moment + _NEAR_MS * MS)
+    )
+    before = own.filter(pl.col("time_ns") < moment).tail(_BEFORE)
+    after = own.filter(pl.col("time_ns") >= moment).head(_AFTER)
+    for row in pl.concat([before, after]).iter_rows(named=True):
+        mark = ">" if row["time_ns"] == moment else " "
+        yield (
+            f"{mark}{_ms(run, row['time_ns']):>10}  CPU {row['cpu']:<3} {row['event']:<19}"
+            f" {_describe(run, row)}"
+        )
+
+
+def _describe(run: LoadRecording, row: dict[str, object]) -> str:
+    def task(pid: str, comm: str) -> str:
+        number, name = row[pid], row[comm]
+        return _task(run, number if isinstance(number, int) else None, str(name))
+
+    match row["event"]:
+        case "sched_switch":
+            return f"{task('prev_pid', 'prev_comm')} -> {task('next_pid', 'next_comm')}"
+        case "sched_migrate_task":
+            return f"{task('event_pid', 'event_comm')}: CPU {row['orig_cpu']} -> {row['dest_cpu']}"
+        case name if name in _WAKEUPS:
+            return f"{task('event_pid', 'event_comm')} on CPU {row['target_cpu']}"
+    return ""

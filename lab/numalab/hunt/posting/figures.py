@@ -1,0 +1,71 @@
+"""What a reproducer measures: for each property a figure from /proc, without tracing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that shows a violation.
+
+    `meaning` is its name for people. A reproducer reads /proc by `table`: of each task its CPU
+    time and changes of CPU; of each CPU its idle time, and for how long and how often tasks waited
+    for it; or samples of the CPU of each task. `by_row` are C statements for row `i` of the table,
+    which may use the sums `sum`, `all` and `least`; `code` sets `figure` from these sums. Above
+    `most` a kernel without a baseline shows the violation.
+    """
+
+    meaning: str
+    table: Literal["tasks", "cpus", "samples"]
+    by_row: tuple[str, ...]
+    code: str
+    most: float
+
+
+_MOVES = Figure(
+    "changes of CPU a second and task",
+    "tasks",
+    ("sum += tasks[i].moves;",),
+    "figure = sum / count / (MS / 1e3);",
+    1.0,
+)
+# The smaller of the two sums is the most that tasks can have waited while a CPU was idle.
+_LOST = Figure(
+    "ms a second that tasks waited while a CPU was idle",
+    "cpus",
+    ("sum += idle[i];", "all += waited[i];"),
+    "figure = (sum < all ? sum : all) / (MS / 1e3);",
+    300.0,
+)
+_UNFAIR = Figure(
+    "times less than an equal share for one task",
+    "tasks",
+    ("sum += tasks[i].ms;", "least = !i || tasks[i].ms < least ? tasks[i].ms : least;"),
+    "figure = sum / count / (least + 1e-3);",
+    1.5,
+)
+_DELAY = Figure(
+    "ms of waiting for each turn on a CPU",
+    "cpus",
+    ("sum += turns[i];", "all += waited[i];"),
+    "figure = all / (sum + 1e-3);",
+    4.0,
+)
+_OUTSIDE = Figure(
+    "samples of tasks on CPUs outside their masks", "samples", (), "figure = outside;", 0.0
+)
+
+FIGURES: Mapping[str, Figure] = {
+    "affinity": _OUTSIDE,
+    "fairness": _UNFAIR,
+    "idle-neighbours": _LOST,
+    "lost-time": _LOST,
+    "ping-pong": _MOVES,
+    "proportion": _UNFAIR,
+    "reachability": _LOST,
+    "response": _DELAY,
+    "wake-up-latency": _DELAY,
+    "wandering": _MOVES,
+    "work-conservation": _LOST,
+}

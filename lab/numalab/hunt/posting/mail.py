@@ -1,0 +1,169 @@
+"""The draft of a mail about a finding: at most 60 lines of 72 columns."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from numalab.cpulist import format_cpulist
+from numalab.guest.console import printable
+from numalab.hunt.case import Case
+from numalab.hunt.load import Load, Part
+from numalab.hunt.posting.attempt import Attempt
+from numalab.hunt.posting.program import PROGRAM, describe_machine
+from numalab.hunt.posting.script import SCRIPT
+
+WIDTH = 72
+MOST_LINES = 60
+_MOST_NODES = 8  # of a table that fits
+_MOST_ROWS = 12
+
+_KINDS = {
+    "hog": "busy loop",
+    "sleeper": "task that works and sleeps in turns",
+    "waker": "pair of a task that wakes another over a pipe",
+    "forker": "task that forks short-lived children",
+    "memory": "task that touches memory",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a mail says: the case, the sentence of the finding, and the attempts on each kernel.
+
+    `meaning` is the figure of the reproducer; "" without one. `cause` names the commit or patch, if
+    known. `short` tells whether the reproducer is the short C file.
+    """
+
+    case: Case
+    prop: str
+    sentence: str
+    meaning: str
+    attempts: Sequence[Attempt]
+    cause: str = ""
+    short: bool = True
+
+
+def render_mail(report: Report) -> str:
+    """Return the draft."""
+    lines = [
+        "To: linux-kernel@vger.kernel.org",
+        *textwrap.wrap(f"Subject: sched: {_subject(report)}", WIDTH, subsequent_indent=" ")[:2],
+        "",
+        *_paragraph(f"On {describe_machine(report.case)}, {_lower(report.sentence)}."),
+        "",
+        *_paragraph(_numbers(report)),
+        "",
+        "Machine (distances of nodes, as in the SLIT):",
+        "",
+        *_machine(report.case),
+        "",
+        *_paragraph(f"Load: {describe_load(report.case.loads[0], report.case)}"),
+        "",
+        *_kernels(report),
+        *_paragraph(_how(report)),
+        "",
+        *_paragraph(f"Cause: {report.cause}" if report.cause else
+                    "Not known: the cause in the code, and whether hardware shows it."),
+    ]  # fmt: skip
+    if report.cause:
+        lines += ["", *_paragraph("Not known: whether hardware shows it.")]
+    return "\n".join(lines[:MOST_LINES]) + "\n"
+
+
+def _subject(report: Report) -> str:
+    words = {
+        "affinity": "task runs outside its affinity mask",
+        "ping-pong": "tasks move between nodes without need",
+        "wandering": "tasks move between CPUs without need",
+        "fairness": "equal tasks get unequal CPU time",
+        "proportion": "task gets less CPU time than its weight entitles it to",
+        "wake-up-latency": "woken task waits beside an idle CPU",
+        "response": "task waits long for its turn",
+    }
+    shape = report.case.machine.shape
+    where = f" on a {shape.kind} of {len(report.case.machine.nodes)} nodes" if shape else ""
+    return words.get(report.prop, "CPU stays idle while a task waits for another one") + where
+
+
+def _lower(sentence: str) -> str:
+    text = printable(sentence)
+    return text[:1].lower() + text[1:] if text[:4] != "CPU " else text
+
+
+def _paragraph(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
+
+
+def _numbers(report: Report) -> str:
+    judged = [attempt for attempt in report.attempts if attempt.figure is not None]
+    if not judged:
+        return "The figures below are from a boot with tracing; the reproducer prints CPU times."
+    first, *further = judged
+    text = f"The reproducer prints {first.figure:.2f} {report.meaning} on {first.kernel}"
+    if further:
+        text += ", and " + ", ".join(
+            f"{other.figure:.2f} on {other.kernel}" for other in further[:4]
+        )
+    return text + "."
+
+
+def _machine(case: Case) -> Iterator[str]:
+    nodes = case.machine.nodes
+    if len(nodes) > _MOST_NODES:
+        yield f"  {describe_machine(case)}; see {SCRIPT}"
+        return
+    yield "  node  CPUs    " + "".join(f"{node.id:>4}" for node in nodes)
+    for node in nodes:
+        cpus = format_cpulist(node.cpus) if node.cpus else "-"
+        row = "".join(f"{value:>4}" for value in case.machine.distances[node.id])
+        yield f"  {node.id:>4}  {cpus:<8}{row}"
+
+
+def describe_load(load: Load, case: Case) -> str:
+    """Return a load in words: `5 busy loops, which may run on all CPUs, for 3 s.`"""
+    parts = [_describe_part(part, case) for part in load.parts]
+    text = "; ".join(parts)
+    for change in load.hotplug:
+        text += f"; CPU {change.cpu} is offline from {change.off_ms} to {change.on_ms} ms"
+    return f"{text}; for {load.ms / 1000:g} s."
+
+
+def _describe_part(part: Part, case: Case) -> str:
+    name = _KINDS.get(part.kind, f"task of the kind {part.kind}")
+    head, _, rest = name.partition(" ")
+    many = {"busy": f"{name}s", "task": f"tasks {rest}", "pair": f"pairs {rest}"}
+    kind = "" if part.policy == "fair" else f" (SCHED_{part.policy.upper()})"
+    text = f"{part.count} {name if part.count == 1 else many.get(head, f'{name}s')}{kind}"
+    every = len(part.cpus) == case.machine.cpu_count
+    text += f", which may run on {'all CPUs' if every else _cpus(part.cpus)}"
+    if part.start:
+        text += f" and start on {_cpus(part.start)}"
+    if part.later:
+        text += f", in the second half on {_cpus(part.later)}"
+    return text
+
+
+def _cpus(cpus: Sequence[int]) -> str:
+    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_cpulist(cpus)}"
+
+
+def _kernels(report: Report) -> Iterator[str]:
+    if not report.attempts:
+        return
+    for attempt in report.attempts[:_MOST_ROWS]:
+        answer = {True: "yes", False: "no", None: "not judged"}[attempt.reproduced]
+        figure = f"{attempt.figure:12.2f}" if attempt.figure is not None else f"{'-':>12}"
+        yield f"  {attempt.kernel[:44]:<44}{figure}  {answer}"
+    yield ""
+
+
+def _how(report: Report) -> str:
+    if report.short:
+        return (
+            f"To reproduce: {PROGRAM} runs on a machine of this topology; KERNEL=bzImage ./{SCRIPT}"
+            " boots it in QEMU, with instruction counting, so that a seed gives the same result."
+        )
+    return (
+        f"To reproduce: KERNEL=bzImage ./{SCRIPT} boots the load in QEMU on a machine of this"
+        " topology, and prints the CPU time of each task and its last CPU."
+    )

@@ -1,0 +1,412 @@
+"""The C reproducer of a case: one file of at most 100 lines, for guests and for hardware.
+
+It is put together from a piece for each kind of task that the load has, so that it has no more than
+the load needs. It reads /proc only, and needs no tracing.
+"""
+
+import textwrap
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
+
+from numalab.cpulist import format_cpulist
+from numalab.guest.console import printable
+from numalab.hunt.case import Case
+from numalab.hunt.load import Load, Part
+from numalab.hunt.posting.figures import FIGURES, Figure
+from numalab.units import counted
+
+PROGRAM = "reproducer.c"
+MOST_LINES = 100
+MOST_CPUS = 64  # bits of a mask
+_PART = {"kind", "count", "cpus", "start", "later", "wakee", "nice", "policy", "priority",
+         "run_us", "sleep_us", "burst"}  # fmt: skip
+_POLICIES = {"batch": "SCHED_BATCH", "idle": "SCHED_IDLE", "fifo": "SCHED_FIFO", "rr": "SCHED_RR"}
+_LOAD = {"ms", "parts", "hotplug"}
+_PROCESSES = {"hog": 1, "sleeper": 1, "waker": 2, "forker": 1}
+
+_WORK = """
+static void work(long us)
+{
+	for (clock_t end = clock() + us; clock() < end;)
+		;
+}
+"""
+
+# What a task does after its settings, with the numbers of its part.
+_HOG = """\
+	for (;;)
+		__asm__ volatile("");
+"""
+_SLEEPER = """\
+	for (;; usleep(%(sleep_us)s))
+		work(%(run_us)s);
+"""
+_WAKEE = """\
+	for (char byte; read(ends[count - 1][0], &byte, 1) == 1;)
+		work(%(run_us)s);
+"""
+_WAKER = """\
+	for (; write(ends[count - 2][1], "", 1) == 1; usleep(%(sleep_us)s))
+		work(%(run_us)s);
+"""
+_FORKER = """\
+	for (;; usleep(%(sleep_us)s)) {
+		for (int child = 0; child < %(burst)s; child++)
+			if (!fork()) {
+				work(%(run_us)s);
+				_exit(0);
+			}
+		while (wait(NULL) > 0)
+			;
+	}
+"""
+_BODIES = {
+    "hog": {"hog": _HOG},
+    "sleeper": {"sleeper": _SLEEPER},
+    "waker": {"wakee": _WAKEE, "waker": _WAKER},
+    "forker": {"forker": _FORKER},
+}
+
+_PUT = """
+static void put(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file || fputs(text, file) < 0 || fclose(file))
+		perror(path);
+}
+"""
+
+_WORD = """
+static double word(const char *path, const char *key, int field) /* of the line with KEY */
+{
+	char line[4096], *at = NULL;
+	FILE *file = fopen(path, "r");
+
+	while (file && !at && fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, strlen(key)))
+			for (at = strtok(line, " :\\n"); at && --field;)
+				at = strtok(NULL, " :\\n");
+	if (file)
+		fclose(file);
+	return at ? atof(at) : 0;
+}
+"""
+
+# Called before (-1) and after (1). proc(5), Documentation/scheduler/sched-stats.rst.
+_LOOK = {
+    "tasks": """
+static void look(int sign)
+{
+	for (int i = 0; i < count; i++) {
+		sprintf(text, "/proc/%d/schedstat", tasks[i].pid);
+		tasks[i].ms += sign * word(text, "", 1) / 1e6;
+		sprintf(text, "/proc/%d/sched", tasks[i].pid);
+		tasks[i].moves += sign * word(text, "se.nr_migrations", 2);
+	}
+}
+""",
+    "cpus": """
+static void look(int sign)
+{
+	for (int i = 0; i < CPUS; i++) {
+		sprintf(text, "cpu%d ", i);
+		idle[i] += sign * word("/proc/stat", text, 5) * 10;
+		waited[i] += sign * word("/proc/schedstat", text, 9) / 1e6;
+		turns[i] += sign * word("/proc/schedstat", text, 10);
+	}
+}
+""",
+    "samples": """
+static void sample(long until_ms)
+{
+	for (; now_ms < until_ms; now_ms += 10, usleep(10000))
+		for (int i = 0; i < count; i++) {
+			sprintf(text, "/proc/%d/stat", tasks[i].pid);
+			outside += !(tasks[i].cpus >> (int)word(text, "", 39) & 1);
+		}
+}
+""",
+}
+_ROWS = {
+    "tasks": """\
+	for (int i = 0; i < count; i++) {
+		sprintf(text, "/proc/%d/stat", tasks[i].pid);
+		printf("task %d: %.0f ms of CPU time, %.0f changes of CPU, last on CPU %.0f\\n",
+			i, tasks[i].ms, tasks[i].moves, word(text, "", 39));
+""",
+    "cpus": """\
+	for (int i = 0; i < CPUS; i++) {
+		printf("CPU %d: idle for %.0f ms, tasks waited for %.0f ms\\n", i, idle[i], waited[i]);
+""",
+    "samples": """\
+	for (int i = 0; i < count; i++) {
+		sprintf(text, "/proc/%d/stat", tasks[i].pid);
+		printf("task %d: last on CPU %.0f\\n", i, word(text, "", 39));
+""",
+}
+
+
+def unsupported(case: Case, prop: str) -> str:
+    """Return why a case has no short reproducer, in a sentence; "" if it can have one."""
+    reason = ""
+    if prop not in FIGURES:
+        reason = f"No figure in /proc shows {prop}"
+    elif len(case.loads) != 1:
+        reason = f"The case has {counted(len(case.loads), 'load')}"
+    elif case.machine.cpu_count > MOST_CPUS:
+        reason = f"The machine has more than {MOST_CPUS} CPUs"
+    else:
+        reason = _unsupported(case.loads[0])
+        lines = 0 if reason else render_program(case, prop, "x", 1.0).count("\n")
+        if lines > MOST_LINES:
+            reason = f"A short one would have {lines} lines"
+    return f"{reason}, so the reproducer is numalab's driver." if reason else ""
+
+
+def _unsupported(load: Load) -> str:
+    for part in load.parts:
+        if part.kind not in _PROCESSES:
+            return f"The load has tasks of the kind {part.kind}"
+        if part.policy not in ("fair", *_POLICIES):
+            return f"A {part.kind} has the policy {part.policy}"
+        if part.kind == "waker" and part.burst > 1:
+            return "A waker has several wakees"
+        for field in fields(part):
+            if field.name not in _PART and getattr(part, field.name) != field.default:
+                return f"A {part.kind} has the setting {field.name}"
+    names = [field.name for field in fields(load) if field.name not in _LOAD]
+    return next((f"The load has {name}" for name in names if getattr(load, name)), "")
+
+
+def render_program(case: Case, prop: str, sentence: str, most: float) -> str:
+    """Return the C file of a case with one load of the kinds that `unsupported` accepts.
+
+    The program prints a line that begins with `REPRODUCED` if its figure is above `most`, and with
+    `not reproduced` otherwise.
+    """
+    (load,) = case.loads
+    figure, most = FIGURES[prop], float(most)
+    program = _Program(load, figure, case.machine.cpu_count)
+    text = [
+        _comment(case, sentence),
+        *program.includes(),
+        *program.constants(most),
+        *([_WORK] if any(part.kind != "hog" for part in load.parts) else []),
+        *program.functions(),
+        *program.start(),
+        *([_PUT] if load.hotplug else []),
+        _WORD,
+        program.look(),
+        "\n",
+        *program.main(),
+    ]
+    return "".join(text)
+
+
+def describe_machine(case: Case) -> str:
+    """Return the machine in a phrase: `4 nodes with 3 CPUs each`."""
+    sizes = [len(node.cpus) for node in case.machine.nodes]
+    nodes = counted(len(sizes), "node")
+    if len(set(sizes)) == 1:
+        return f"{nodes} with {counted(sizes[0], 'CPU')} each"
+    return f"{nodes} with {', '.join(map(str, sizes))} CPUs"
+
+
+def _comment(case: Case, sentence: str) -> str:
+    table = "; ".join(" ".join(map(str, row)) for row in case.machine.distances)
+    clean = printable(sentence).replace("*/", "* /").replace("/*", "/ *")
+    root = any(part.is_real_time or part.nice < 0 for part in case.loads[0].parts)
+    needs = "root" if root or case.loads[0].hotplug else "no root"
+    lines = [
+        *textwrap.wrap(f"{clean[:1].upper()}{clean[1:]}.", 90)[:3],
+        *textwrap.wrap(
+            f"Needs {needs}, numa_balancing off, and an idle machine of"
+            f" {describe_machine(case)}; distances {table}.",
+            90,
+        )[:6],
+        "gcc -O2 -static -o reproducer reproducer.c && ./reproducer",
+    ]
+    text = "\n * ".join(lines)
+    return f"// SPDX-License-Identifier: GPL-2.0\n/*\n * {text}\n */\n"
+
+
+class _Program:
+    """The parts of the C file that depend on the load."""
+
+    def __init__(self, load: Load, figure: Figure, cpus: int) -> None:
+        self.load, self.figure, self.cpus = load, figure, cpus
+        self.kinds = {part.kind for part in load.parts}
+        self.masks = any(
+            mask and len(mask) < cpus
+            for part in load.parts
+            for mask in (part.cpus, part.start, part.later, part.wakee)
+        )
+        self.starts = any(part.start for part in load.parts)
+        self.later = any(part.later for part in load.parts)
+        # Whether the program keeps its tasks: to change their masks, or to read about them.
+        self.keeps = figure.table != "cpus" or self.starts or self.later
+
+    def includes(self) -> Iterator[str]:
+        yield "#define _GNU_SOURCE\n"
+        wanted = {
+            "sched": self.masks or any(part.policy != "fair" for part in self.load.parts),
+            "sys/resource": any(part.nice for part in self.load.parts),
+            "sys/wait": "forker" in self.kinds,
+            "time": self.kinds != {"hog"},
+        }
+        for name in ("sched", "signal", "stdio", "stdlib", "string", "sys/prctl", "sys/resource",
+                     "sys/wait", "time", "unistd"):  # fmt: skip
+            if wanted.get(name, True):
+                yield f"#include <{name}.h>\n"
+
+    def constants(self, most: float) -> Iterator[str]:
+        tasks = sum(part.count * _PROCESSES[part.kind] for part in self.load.parts)
+        yield f"\n#define MS {self.load.ms}\n"
+        if self.figure.table == "cpus":
+            yield f"#define CPUS {self.cpus}\n"
+        yield f"#define LIMIT {most:.4} /* {self.figure.meaning} */\n\n"
+        if self.keeps:
+            columns = " double ms, moves;" if self.figure.table == "tasks" else ""
+            masks = ["cpus"] if self.starts or self.figure.table == "samples" else []
+            masks += ["later"] if self.later else []
+            longs = f" unsigned long {', '.join(masks)};" if masks else ""
+            yield f"static struct {{ pid_t pid;{longs}{columns} }} tasks[{tasks}];\n"
+        waker = "waker" in self.kinds
+        if self.keeps or waker:
+            yield f"static int count{f', ends[{tasks}][2]' if waker else ''};\n"
+        if self.figure.table == "cpus":
+            turns = ", turns[CPUS]" if self._uses("turns") else ""
+            yield f"static double idle[CPUS], waited[CPUS]{turns};\n"
+        if self.figure.table == "samples":
+            yield "static long now_ms, outside;\n"
+        yield "static char text[64];\n"
+
+    def _uses(self, name: str) -> bool:
+        return any(name in line for line in self.figure.by_row)
+
+    def functions(self) -> Iterator[str]:
+        """Yield the function of each part, named by its kind and its number, if it needs one."""
+        for place, part in enumerate(self.load.parts):
+            for kind, body in _BODIES[part.kind].items():
+                yield f"\nstatic void {self._name(kind, place)}(void)\n{{\n"
+                if part.nice:
+                    yield f"	setpriority(PRIO_PROCESS, 0, {part.nice});\n"
+                if part.policy != "fair":
+                    priority = f"&(struct sched_param){{ {part.priority} }}"
+                    yield f"	if (sched_setscheduler(0, {_POLICIES[part.policy]}, {priority}))\n"
+                    yield '		perror("sched_setscheduler");\n'
+                values = {field.name: getattr(part, field.name) for field in fields(part)}
+                yield body % values + "}\n"
+
+    def _name(self, kind: str, place: int) -> str:
+        kinds = [name for part in self.load.parts for name in _BODIES[part.kind]]
+        return kind if kinds.count(kind) == 1 else f"{kind}{place}"
+
+    def start(self) -> Iterator[str]:
+        names = ["from"] if self.masks else []
+        names += ["cpus"] if self.starts or self.figure.table == "samples" else []
+        names += ["later"] if self.later else []
+        parameters = "".join(f", unsigned long {name}" for name in names)
+        yield f"\nstatic void start(void (*run)(void){parameters})\n{{\n"
+        if self.keeps:
+            for name in names[bool(self.masks) :]:
+                yield f"	tasks[count].{name} = {name};\n"
+            yield "	if ((tasks[count++].pid = fork()))\n		return;\n"
+        else:
+            yield "	count++;\n" if "waker" in self.kinds else ""
+            yield "	if (fork())\n		return;\n"
+        yield "	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
+        if self.masks:
+            yield "	sched_setaffinity(0, sizeof(from), (cpu_set_t *)&from);\n"
+        yield "	run();\n	_exit(0);\n}\n"
+
+    def look(self) -> str:
+        """Return the function that reads /proc, without what the figure does not need."""
+        needless = [] if self._uses("turns") else ["turns[i] +="]
+        lines = _LOOK[self.figure.table].splitlines(keepends=True)
+        return "".join(line for line in lines if not any(name in line for name in needless))
+
+    def main(self) -> Iterator[str]:
+        sums = [name for name in ("sum", "all", "least") if self._uses(f"{name} ")]
+        yield "int main(void)\n{\n"
+        yield f"	double figure{''.join(f', {name} = 0' for name in sums)};\n\n"
+        for place, part in enumerate(self.load.parts):
+            yield from self._starts(part, place)
+        yield "	usleep(100000);\n"
+        if self.starts:
+            yield from self._allow("cpus")
+        sampled = self.figure.table == "samples"
+        yield "" if sampled else "	look(-1);\n"
+        yield from self._meanwhile()
+        yield "" if sampled else "	look(1);\n"
+        yield _ROWS[self.figure.table]
+        allowed = {
+            cpu for part in self.load.parts for cpu in (*part.cpus, *part.later, *part.wakee)
+        }
+        for line in self.figure.by_row:
+            restricted = "idle" in line and len(allowed) < self.cpus
+            idle = f"({_hex(allowed)} >> i & 1) * idle[i]" if restricted else "idle[i]"
+            yield f"		{line.replace('idle[i]', idle)}\n"
+        yield f"	}}\n	{self.figure.code}\n"
+        yield f'	printf("%s: %.2f {self.figure.meaning}, limit %g\\n",\n'
+        yield '	       figure > LIMIT ? "REPRODUCED" : "not reproduced", figure, LIMIT);\n'
+        yield "}\n"
+
+    def _starts(self, part: Part, place: int) -> Iterator[str]:
+        many = part.count > 1
+        loop = f"	for (int i = 0; i < {part.count}; i++)" if many else ""
+        tabs = "		" if many else "	"
+        if part.kind == "waker":
+            yield f"{loop} {{\n" if many else ""
+            yield f"{tabs}if (pipe(ends[count]))\n{tabs}	return 1;\n"
+        elif many:
+            yield f"{loop}\n"
+        for kind in _BODIES[part.kind]:
+            arguments = self._arguments(part, part.wakee if kind == "wakee" else ())
+            yield f"{tabs}start({self._name(kind, place)}{arguments});\n"
+        yield "	}\n" if many and part.kind == "waker" else ""
+
+    def _arguments(self, part: Part, own: tuple[int, ...]) -> str:
+        """Return the masks of a task as arguments; `own` replaces that of its part."""
+        cpus = own or part.cpus
+        masks = [part.start or cpus] if self.masks else []
+        masks += [cpus] if self.starts or self.figure.table == "samples" else []
+        masks += [own or part.later or cpus] if self.later else []
+        return "".join(f", {_mask(mask, masks[:at])}" for at, mask in enumerate(masks))
+
+    def _allow(self, name: str) -> Iterator[str]:
+        yield "	for (int i = 0; i < count; i++)\n"
+        yield f"		sched_setaffinity(tasks[i].pid, 8, (cpu_set_t *)&tasks[i].{name});\n"
+
+    def _meanwhile(self) -> Iterator[str]:
+        """Yield the waits and the changes between the begin and the end of the load, in order."""
+        sampled = self.figure.table == "samples"
+        changes: list[tuple[int, str]] = []
+        if self.later:
+            code = "".join(self._allow("later"))
+            if sampled:
+                code += (
+                    "	for (int i = 0; i < count; i++)\n		tasks[i].cpus = tasks[i].later;\n"
+                )
+            changes.append((self.load.ms // 2, code))
+        for change in self.load.hotplug:
+            online = f"/sys/devices/system/cpu/cpu{change.cpu}/online"
+            changes.append((change.off_ms, f'	put("{online}", "0");\n'))
+            changes.append((change.on_ms, f'	put("{online}", "1");\n'))
+        now = 0
+        for ms, code in [*sorted(changes), (self.load.ms, "")]:
+            if ms > now:
+                rest = "MS" if ms == self.load.ms and not now else str(ms - now)
+                yield f"	sample({ms});\n" if sampled else f"	usleep({rest} * 1000);\n"
+            yield code
+            now = max(now, ms)
+
+
+def _hex(cpus: Iterable[int]) -> str:
+    return f"{sum(1 << cpu for cpu in set(cpus)):#x}UL"
+
+
+def _mask(cpus: Collection[int], before: Collection[object]) -> str:
+    """Write a mask, with its CPUs in a comment the first time."""
+    return _hex(cpus) if cpus in before else f"{_hex(cpus)} /* {format_cpulist(cpus)} */"

@@ -1,0 +1,72 @@
+"""The trace around the worst moment: the move or the idle time, and what the kernel compared."""
+
+from dataclasses import replace
+
+import polars as pl
+
+from numalab.hunt.posting.excerpt import render_excerpt
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.events import typed
+from unit.hunt.recordings import recording
+
+Event = tuple[float, int, str, dict[str, object]]
+
+
+def with_events(run: LoadRecording, events: list[Event]) -> LoadRecording:
+    rows = [
+        {"time_ns": int(ms * MS), "cpu": cpu, "event": event, **fields}
+        for ms, cpu, event, fields in events
+    ]
+    return replace(run, table=typed(pl.DataFrame(rows)).collect())
+
+
+def migration(ms: float, pid: int, source: int, target: int, comm: str) -> Event:
+    fields: dict[str, object] = {"comm": comm, "event_pid": pid, "event_comm": "hog0.0"}
+    return ms, source, "sched_migrate_task", {**fields, "orig_cpu": source, "dest_cpu": target}
+
+
+def test_an_idle_cpu_beside_a_waiting_task() -> None:
+    """CPU 3 is idle while hog 1 waits behind hog 0 on CPU 0, and the groups say why."""
+    run = recording(
+        "time ms=1000;hog n=2 cpus=0,3",
+        [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)],
+    )
+    switch: dict[str, object] = {"prev_pid": 2, "prev_comm": "hog0.1", "next_pid": 1}
+    run = with_events(
+        run,
+        [
+            (100, 0, "sched_switch", {**switch, "next_comm": "hog0.0"}),
+            (120, 1, "sched_wakeup", {"event_pid": 77, "event_comm": "kworker", "target_cpu": 1}),
+            (130, 0, "sched_wakeup", {"event_pid": 1, "event_comm": "x", "target_cpu": 0}),
+        ],
+    )
+    text = render_excerpt(run, "lost-time")
+    assert text.startswith("CPU 3 is idle for 1000.0 ms while a task waits that may run there")
+    assert "domain 0-3\n    own group 2-3: 0 tasks on 2 CPUs, 2 idle\n" in text
+    assert "    group 0-1: 2 tasks on 2 CPUs, 1 idle\n" in text
+    assert "hog0.1 -> hog0.0" in text
+    assert "hog0.0 on CPU 0" in text
+    assert "kworker" not in text
+
+
+def test_a_crowd_of_moves_by_active_balance() -> None:
+    run = recording("time ms=1000;hog n=1 cpus=0-3", [(1, "hog0.0", 0, 0, 1000)])
+    moves = [
+        migration(510, 1, 0, 1, "kswapd"),
+        migration(520, 1, 1, 0, "kswapd"),
+        migration(800, 1, 0, 2, "migration/0"),
+        migration(850, 1, 2, 0, "migration/2"),
+    ]
+    text = render_excerpt(with_events(run, moves), "ping-pong")
+    assert text.startswith("Task hog0.0 moves from CPU 0 to CPU 2, 800.000 ms after the begin")
+    assert "What CPU 2 compares at that moment" in text
+    assert ">   800.000" in text
+    assert "hog0.0: CPU 2 -> 0" in text
+
+
+def test_a_load_in_which_nothing_waits_and_nothing_moves() -> None:
+    run = recording("time ms=1000;hog n=1 cpus=0", [(1, "hog0.0", 0, 0, 1000)])
+    run = with_events(run, [(1, 0, "sched_wakeup", {"event_pid": 9, "event_comm": "\x1b[2J"})])
+    text = render_excerpt(run, "ping-pong")
+    assert "the middle of the load" in text
+    assert "\x1b" not in text

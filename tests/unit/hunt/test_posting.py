@@ -1,0 +1,217 @@
+"""What is posted about a finding: a short C program, its script, the attempts and a mail."""
+
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalab.hunt.case import Case, machine_of
+from numalab.hunt.finding import Finding
+from numalab.hunt.generate.loads import FAMILIES
+from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.load import parse_loads
+from numalab.hunt.posting.attempt import Attempt, read_output
+from numalab.hunt.posting.figures import FIGURES
+from numalab.hunt.posting.folder import Kernels, Shown, render_affected, write_reproducer
+from numalab.hunt.posting.mail import MOST_LINES, WIDTH, Report, describe_load, render_mail
+from numalab.hunt.posting.program import MOST_LINES as MOST_CODE_LINES
+from numalab.hunt.posting.program import PROGRAM, render_program, unsupported
+from numalab.hunt.posting.script import SCRIPT, Statement, render_script
+
+GOLDEN = Path(__file__).parent / "golden"
+MACHINE = (
+    'summary = "s"\nnodes = 4\ncpus = 3\nmemory_mib = [512, 256, 256, 256]\n'
+    '[shape]\nkind = "line"\ndistances = [10, 20, 30, 40]\n'
+)
+LOADS = {
+    "hogs": "time ms=3000;hog n=5 cpus=0-11",
+    "masks": "time ms=2500;hog n=2 start=0 cpus=0,6",
+    "later": "time ms=900;sleeper n=3 cpus=0-5 later=3-8 run=500 sleep=700",
+    "wakers": "time ms=900;waker n=1 cpus=3-4 wakee=5",
+    "forkers": "time ms=1000;forker n=1 run=3000 sleep=5000 burst=10 cpus=1-2,4-7",
+    "nice": "time ms=1000;hog n=2 cpus=0 nice=5;hog n=1 cpus=0",
+    "fifo": "time ms=1000;sleeper n=1 cpus=0-11 policy=fifo priority=3",
+    "batch": "time ms=1000;hog n=2 cpus=0-11 policy=batch",
+    "hotplug": "time ms=1000;hog n=2 cpus=0-11;hotplug cpu=3 off=200 on=500",
+}
+
+
+def case_of(load: str) -> Case:
+    machine = machine_of(MACHINE)
+    assert machine is not None
+    return Case(machine, parse_loads(load))
+
+
+def compile_c(text: str) -> None:
+    words = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-x", "c", "-c", "-o", "/dev/null", "-"]
+    subprocess.run(words, input=text, text=True, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("prop", ["ping-pong", "lost-time", "fairness", "response", "affinity"])
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS.keys())
+def test_a_program_of_each_kind_of_load_compiles_and_is_short(load: str, prop: str) -> None:
+    case = case_of(load)
+    assert unsupported(case, prop) == ""
+    text = render_program(case, prop, "it */ was", 1.5)
+    assert text.count("\n") <= MOST_CODE_LINES
+    assert max(len(line.expandtabs(8)) for line in text.splitlines()) <= 110
+    compile_c(text)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(sorted(FIGURES)))
+def test_loads_of_all_families_compile_or_have_a_reason(number: int, prop: str) -> None:
+    rng = random.Random(number)
+    machine = draw_machine(rng)
+    drawn = [family(rng, machine) for family in FAMILIES]
+    for load in filter(None, drawn):
+        case = Case(machine, (load,))
+        if reason := unsupported(case, prop):
+            assert reason.endswith("so the reproducer is numalab's driver.")
+        else:
+            compile_c(render_program(case, prop, "it was", 1.5))
+        assert describe_load(load, case).endswith(" s.")
+
+
+@pytest.mark.parametrize(
+    ("load", "prop", "reason"),
+    [
+        (LOADS["hogs"], "domains", "No figure in /proc shows domains,"),
+        ("time ms=900;memory n=1 cpus=0", "lost-time", "The load has tasks of the kind memory,"),
+        ("time ms=900;hog n=1 cpus=0 yield=1", "lost-time", "A hog has the setting yields,"),
+        ("time ms=900;waker n=1 cpus=0 burst=2", "lost-time", "A waker has several wakees,"),
+        ("time ms=900;group name=a;hog n=1 cpus=0 group=a", "lost-time", "A hog has the setting"),
+        ("time ms=900;hog n=1 cpus=0;change at=9 part=0 nice=3", "lost-time", "The load has chan"),
+        (
+            "time ms=900;hog n=1 cpus=0 policy=deadline runtime=9 period=99",
+            "lost-time",
+            "A hog has the policy deadline,",
+        ),
+        (
+            "time ms=900;waker n=1 start=0 cpus=0-3 later=3;forker n=1 cpus=4;sleeper n=1 cpus=5",
+            "lost-time",
+            "A short one would have 1",
+        ),
+    ],
+)
+def test_what_has_no_short_program(load: str, prop: str, reason: str) -> None:
+    assert unsupported(case_of(load), prop).startswith(reason)
+
+
+def test_programs_and_mails_are_as_stored() -> None:
+    """After an intended change, replace the files and read their difference."""
+    for name in ("hogs", "masks"):
+        case = case_of(LOADS[name])
+        prop = "ping-pong" if name == "hogs" else "work-conservation"
+        program = render_program(case, prop, "5 tasks changed nodes 96 times", 1.5)
+        assert program == (GOLDEN / f"{name}.c").read_text(encoding="utf-8")
+        attempts = [Attempt("bad", 1, (), 3.25, True), Attempt("good", 1, (), 0.25, False)]
+        sentence = "5 tasks changed nodes 96 times in 1500 ms, 12.8 times a second each"
+        report = Report(case, prop, sentence, FIGURES[prop].meaning, attempts, "a patch did it")
+        assert render_mail(report) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.text(max_size=300), st.integers(0, 20))
+def test_a_mail_fits(number: int, sentence: str, kernels: int) -> None:
+    rng = random.Random(number)
+    machine = draw_machine(rng)
+    load = next(filter(None, (family(rng, machine) for family in FAMILIES)))
+    finding = Finding("lost-time", 0, 1.0, 0.5, sentence)
+    attempts = [Attempt(f"kernel-{n}" * 4, 1, (), 1.0, n == 0) for n in range(kernels)]
+    report = Report(Case(machine, (load,)), "lost-time", finding.text, "ms", attempts)
+    lines = render_mail(report).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert all(len(line) <= WIDTH or " " not in line.strip() for line in lines)
+    assert lines[-1] or lines[-2]
+
+
+def test_the_script_of_a_short_program_is_a_shell_script(tmp_path: Path) -> None:
+    statement = Statement("ping-pong", "it $(was) `done`", "a kernel", 104)
+    for short in (True, False):
+        script = tmp_path / SCRIPT
+        script.write_text(render_script(case_of(LOADS["hogs"]), statement, short=short))
+        subprocess.run(["shellcheck", script], check=True, timeout=60)
+        assert '-seed "${SEED:-104}"' in script.read_text()
+
+
+OUTPUT = (
+    "task 0: 2864 ms of CPU time, 10 changes of CPU, last on CPU 9\r\n\x1b[2J\r\n"
+    "CPU 1: idle for 3 ms, tasks waited for 4 ms\r\nREPRODUCED: 2.40 changes a second, limit 1\r\n"
+)
+
+
+def test_what_a_guest_prints_is_read_with_care() -> None:
+    attempt = read_output("k", 1, OUTPUT)
+    assert (attempt.figure, attempt.reproduced, len(attempt.rows)) == (2.4, True, 2)
+    twice = read_output("k", 1, OUTPUT + OUTPUT)
+    assert (twice.figure, twice.reproduced) == (None, None)
+    assert read_output("k", 1, "task 1: \x1b[31m" + "x" * 500).rows == ()
+    assert len(read_output("k", 1, "CPU 1: x\n" * 5000).rows) == 64
+    assert read_output("k", 1, "task 1: \x1b[31m red").rows[0].isprintable()
+
+
+class FakeRuns:
+    """Stands for boots: a figure by kernel and seed; the limit is that of the written program."""
+
+    def __init__(self, figure: Callable[[str, int], float | None]) -> None:
+        self.figure = figure
+        self.seeds: list[int] = []
+
+    def __call__(self, folder: Path, kernel: str, _bzimage: Path, seed: int) -> Attempt:
+        self.seeds.append(seed)
+        figure = self.figure(kernel, seed)
+        if figure is None:
+            return Attempt(kernel, seed, (), reason="no verdict")
+        limit = next(
+            float(line.split()[2])
+            for line in (folder / PROGRAM).read_text(encoding="utf-8").splitlines()
+            if line.startswith("#define LIMIT")
+        )
+        return Attempt(kernel, seed, (), figure, figure > limit)
+
+
+SHOWN = Shown(case_of(LOADS["hogs"]), Finding("ping-pong", 0, 9.0, 6.0, "it moved"), (4, 2, 3))
+BZIMAGE = Path("/nowhere/bzImage")
+
+
+@pytest.mark.parametrize("references", [{}, {"good": BZIMAGE}])
+def test_the_seed_and_limit_are_those_that_show_it_best(
+    tmp_path: Path, references: dict[str, Path]
+) -> None:
+    runs = FakeRuns(lambda kernel, seed: {4: 1.5, 2: 6.0, 3: 2.0}[seed] if kernel == "bad" else 1.0)
+    kernels = Kernels(("bad", BZIMAGE), references, {"old": BZIMAGE})
+    posted = write_reproducer(tmp_path, SHOWN, kernels, runs)
+    assert posted.seed == 2
+    assert posted.limit == (3.5 if references else FIGURES["ping-pong"].most)
+    assert posted.reproduced is True
+    assert [attempt.kernel for attempt in posted.attempts] == ["bad", *references, "old"]
+    assert '-seed "${SEED:-2}"' in (tmp_path / SCRIPT).read_text(encoding="utf-8")
+    text = render_affected(SHOWN.finding, posted, "")
+    assert ("not on the reference kernel" in text) == bool(references)
+    assert "| bad | 6.00 | yes |" in text
+
+
+def test_a_folder_says_where_the_reproducer_does_not_show_it(tmp_path: Path) -> None:
+    kernels = Kernels(("bad", BZIMAGE), {"good": BZIMAGE}, {})
+    same = write_reproducer(tmp_path, SHOWN, kernels, FakeRuns(lambda *_: 4.0))
+    assert (same.seed, same.reproduced) == (4, False)
+    assert "does not show it clearly" in render_affected(SHOWN.finding, same, "")
+    lost = write_reproducer(tmp_path, SHOWN, kernels, FakeRuns(lambda *_: None))
+    assert lost.reproduced is False
+    assert "not judged: no verdict" in render_affected(SHOWN.finding, lost, "")
+
+
+def test_a_load_without_a_short_program_has_the_driver(tmp_path: Path) -> None:
+    case = case_of("time ms=900;memory n=1 cpus=0")
+    shown = Shown(case, SHOWN.finding, (4,))
+    runs = FakeRuns(lambda *_: None)
+    posted = write_reproducer(tmp_path, shown, Kernels(("bad", BZIMAGE), {}, {}), runs)
+    assert (posted.reproduced, runs.seeds) == (None, [4])
+    assert {"hunt.c", "load.h", "shared.h", "numalab.h"} <= {p.name for p in tmp_path.iterdir()}
+    reason = unsupported(case, "ping-pong")
+    assert reason in render_affected(shown.finding, posted, reason)
