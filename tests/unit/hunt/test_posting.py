@@ -14,7 +14,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import FAMILIES
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.load import parse_loads
-from numalab.hunt.posting.attempt import Attempt, read_output
+from numalab.hunt.posting.attempt import Attempt, read_output, run_script
 from numalab.hunt.posting.figures import FIGURES
 from numalab.hunt.posting.folder import Kernels, Shown, render_affected, write_reproducer
 from numalab.hunt.posting.mail import MOST_LINES, WIDTH, Report, describe_load, render_mail
@@ -215,3 +215,25 @@ def test_a_load_without_a_short_program_has_the_driver(tmp_path: Path) -> None:
     assert {"hunt.c", "load.h", "shared.h", "numalab.h"} <= {p.name for p in tmp_path.iterdir()}
     reason = unsupported(case, "ping-pong")
     assert reason in render_affected(shown.finding, posted, reason)
+
+
+def run_text(folder: Path, text: str) -> Attempt:
+    script = folder / SCRIPT
+    script.write_text("#!/bin/sh\n" + text, encoding="utf-8")
+    script.chmod(0o700)
+    return run_script(folder, "a kernel", BZIMAGE, 3, Path("/nowhere/qemu"))
+
+
+def test_a_script_runs_with_its_kernel_and_leaves_no_files(tmp_path: Path) -> None:
+    text = (
+        'work=$(mktemp -d)\necho "task 1: $KERNEL $SEED $QEMU"\n'
+        'echo "$work" >"${0%/*}/work"\necho "REPRODUCED: 2.50 changes, limit 1"\n'
+    )
+    attempt = run_text(tmp_path, text)
+    assert attempt.rows == (f"task 1: {BZIMAGE} 3 /nowhere/qemu",)
+    assert (attempt.figure, attempt.reproduced) == (2.5, True)
+    assert not Path((tmp_path / "work").read_text().strip()).exists()
+
+
+def test_a_script_that_floods_is_cut(tmp_path: Path) -> None:
+    assert run_text(tmp_path, "yes 'CPU 1: x'\n").reason == "the guest printed no verdict"

@@ -8,8 +8,10 @@ from numalab.errors import HostError
 from numalab.guest.console import printable
 from numalab.host.privilege import privilege, render_privilege
 from numalab.hunt.posting.script import SCRIPT
+from numalab.places import cache_dir
 from numalab.process import run
 from numalab.qemu.emulator import qemu_version
+from numalab.scratch import scratch_folder
 
 _MOST_BYTES = 1 << 18  # of output, which a kernel under test decides
 _MOST_ROWS = 64
@@ -43,7 +45,11 @@ def run_script(folder: Path, kernel: str, bzimage: Path, seed: int, qemu: Path |
     env |= {"QEMU": str(qemu)} if qemu else {}
     shell = f'"$0" 2>&1 | head -c {_MOST_BYTES}'
     try:
-        done = run(["sh", "-c", shell, folder / SCRIPT], env=env, timeout=_SECONDS, check=False)
+        # The script has no time to remove its files if it is killed.
+        with scratch_folder(cache_dir("boots"), "script-") as path:
+            argv: list[str | Path] = ["sh", "-c", shell, folder / SCRIPT]
+            env["TMPDIR"] = str(path)
+            done = run(argv, env=env, timeout=_SECONDS, check=False)
     except HostError as error:
         return Attempt(kernel, seed, (), reason=printable(str(error).splitlines()[0]))
     return read_output(kernel, seed, done.stdout)
