@@ -100,7 +100,7 @@ def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
 
 
 def test_a_machine_near_a_limit_is_looked_at_a_few_times_only() -> None:
-    bench = cast(HuntBench, SimpleNamespace(choice=SimpleNamespace(mode="icount")))
+    bench = cast(HuntBench, SimpleNamespace(choice=SimpleNamespace(mode="icount"), scheduler=None))
     crew = cast(CaseWorkers, FakeWorkers(lambda *_: (0.45, False)))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=600, machines=48, loads=3)
     machines = Hunter(aim, bench, crew, lambda _: None).run().different
