@@ -263,7 +263,14 @@ def _meaning(family: MeasureFamily) -> str:
 
 def properties(_: str) -> str:
     """Render the properties that a hunt checks."""
-    described = {**OF_BOOT, **{name: PROPERTIES.describe(name) for name in PROPERTIES.built_in()}}
+    described = {
+        **OF_BOOT,
+        **{
+            name: PROPERTIES.describe(name)
+            for name, entry in PROPERTIES.built_in().items()
+            if not entry.differential
+        },
+    }
     return "\n".join(_item(f"`{name}`: {text}") for name, text in described.items())
 
 

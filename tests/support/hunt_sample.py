@@ -1,10 +1,12 @@
 """A hunt with a finding, suspicions and counted lines, for tests of its page."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from numalab.hunt.case import Case
+from numalab.hunt.compare.outcomes import Closest, suspicion
 from numalab.hunt.direction.direction import Direction
 from numalab.hunt.direction.hints import Bias
 from numalab.hunt.finding import Finding
@@ -39,7 +41,12 @@ def sample_hunt(case: Case, text: str) -> Hunt:
     small = case.only(case.loads[0])
     violation = ConfirmedViolation(case, small, finding, (2, 3), 1.5, 2.5, 3, 20, 40)
     hunt = Hunt(machines=4, loads=40, violations=[violation], values={"response": [0.5, 0.93]})
-    hunt.unconfirmed.append(Finding("ping-pong", 1, 7.0, 6.0, text))
+    hunt.closest["response"] = Closest(930.0, 1000.0, 800.0)
+    alike = Finding("ping-pong", 1, 7.0, 6.0, text)
+    hunt.suspicions += [
+        suspicion(finding, [finding], [replace(finding, value=0.0)], confirmed=True),
+        suspicion(alike, [alike], [alike], confirmed=False),
+    ]
     hunt.covered.update(["machine: SMT", "load: hog", "load: hog"])
     hunt.failed.append(text)
     return hunt

@@ -30,6 +30,7 @@
 
 #include "shared.h"
 
+#include "counters.h"
 #include "load.h"
 
 #define TURNS 62
@@ -478,7 +479,8 @@ static void counters(int load, const char *when)
 	text[length > 0 ? length : 0] = '\0';
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		if (!strncmp(line, "numa_hint_faults ", 17) || !strncmp(line, "numa_pages_migrated ", 20) ||
-		    !strncmp(line, "numa_pte_updates ", 17))
+		    !strncmp(line, "numa_pte_updates ", 17) ||
+		    !strncmp(line, "numa_hint_faults_local ", 23))
 			printf("load %d %s %s\n", load, when, line);
 	printf("load %d %s pages_touched %lu\n", load, when, touched);
 }
@@ -788,6 +790,7 @@ static void run_load(char *text, int load)
 	for (int i = 0; i < pid_count; i++)
 		bind_process(i, &parts[part_of[i]].cpus);
 	counters(load, "begin");
+	tell_counters(load, "begin");
 	mark_load("hunt: load %d begin", load);
 	clock_gettime(CLOCK_MONOTONIC, &began);
 	for (int i = 0; i < event_count; i++) {
@@ -800,6 +803,7 @@ static void run_load(char *text, int load)
 	}
 	sleep_until(&began, load_ms);
 	mark_load("hunt: load %d end", load);
+	tell_counters(load, "end");
 	counters(load, "end");
 	tell_where(load);
 	end_tasks(load);
@@ -847,6 +851,7 @@ int main(int argc, char **argv)
 	if (shared == MAP_FAILED)
 		die("no memory");
 	hurry_scans();
+	count_balancing();
 	mark("numalab: begin");
 	for (load = strtok_r(loads, "|", &save); load; load = strtok_r(NULL, "|", &save)) {
 		run_load(load, count++);

@@ -55,6 +55,7 @@ from numalab.errors import (
     UserError,
     WorkloadFailed,
 )
+from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.finding import Finding
 from numalab.hunt.property import (
     PROPERTIES,
@@ -151,6 +152,7 @@ __all__ = [
     "ProgramComparison",
     "ProgramVariant",
     "Property",
+    "Quantity",
     "Recording",
     "Registry",
     "Results",
@@ -172,6 +174,7 @@ __all__ = [
     "metric_value",
     "predict",
     "register_axis",
+    "register_difference",
     "register_executor",
     "register_format",
     "register_measure",

@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from statistics import fmean
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.compare.pairs import with_differences
-from numalab.hunt.finding import APART, BootResult, Finding, limit_between
+from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.property import FACTS
 from numalab.hunt.workers import Boot, CaseWorkers
 
 # The smallest share of pairs of samples in which the kernel is worse than the reference kernel:
 # after one boot (three samples), and after all three boots. For equal kernels with nine samples
-# each, the false-positive rate of the second is 0.1 %; the ratio APART of the means lowers it.
+# each, the false-positive rate of the second is 0.1 %; the ratio of the means lowers it.
+# A differential finding needs all pairs, each time.
 _SHARE_FIRST = 0.7
 _SHARE_LAST = 0.9
 # The same in the later boots, whose samples had no part in selecting the findings.
@@ -82,8 +84,11 @@ class KernelSamples:
 
     @property
     def is_sure(self) -> bool:
-        """Whether no later boots are needed to confirm the violation."""
-        return self.is_invariant or self.apart
+        """Whether no later boots are needed to confirm the violation.
+
+        A boot has hundreds of differential values, so these always need them.
+        """
+        return self.is_invariant or (self.apart and not self.mine[0].differential)
 
     def _shows(self, least_share: float, *, last: bool) -> bool:
         if self.failed or not self.mine:
@@ -101,15 +106,28 @@ class KernelSamples:
         mean, reference_mean = sum(mine) / len(mine), sum(theirs) / len(theirs)
         suspect = first.most if first.suspect is None else first.suspect
         share = how_often_more(mine, theirs)
-        return mean > suspect and mean >= APART * reference_mean and share >= least_share
+        least_share = 1.0 if first.differential else least_share
+        return mean > suspect and mean >= first.apart * reference_mean and share >= least_share
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The confirmed findings, and the number of seeds that each tried finding passed."""
+    """The confirmed findings, and the number of seeds that each tried finding passed.
+
+    `samples` are the values of each tried finding in the boots of the first seeds.
+    """
 
     shown: tuple[Finding, ...]
     passed: Mapping[Finding, int]
+    samples: Mapping[Finding, KernelSamples]
+
+    def limited(self, finding: Finding) -> Finding:
+        """Return a finding without a limit of its own with one between the kernels' means."""
+        if not finding.differential:
+            return finding
+        samples = self.samples[finding]
+        means = (fmean(sample.value for sample in side) for side in (samples.mine, samples.theirs))
+        return replace(finding, most=float(f"{sum(means) / 2:.4g}"))
 
 
 @dataclass(frozen=True)
@@ -146,25 +164,27 @@ class FreshBoots:
         apart, or if later boots confirm it again; those run only if nothing else counts.
         """
         passed = dict.fromkeys(findings, 0)
-        open_samples = self._sample(case, passed, self.seeds, findings)
+        first = {finding: KernelSamples(self.reference is not None) for finding in findings}
+        open_samples = self._sample(case, passed, self.seeds, first)
         shown = [finding for finding, samples in open_samples.items() if samples.show()]
         if self.reference is not None:
             sure = [finding for finding in shown if open_samples[finding].is_sure]
             if shown and not sure:
-                later = self._sample(case, passed, self.seeds_after, shown)
+                again = {finding: KernelSamples(with_reference=True) for finding in shown}
+                later = self._sample(case, passed, self.seeds_after, again)
                 sure = [finding for finding, samples in later.items() if samples.show_again()]
             shown = sure
-        return Confirmed(tuple(shown), passed)
+        return Confirmed(tuple(shown), passed, first)
 
     def _sample(
         self,
         case: Case,
         passed: dict[Finding, int],
         seeds: Sequence[int],
-        findings: Sequence[Finding],
+        samples_of: Mapping[Finding, KernelSamples],
     ) -> dict[Finding, KernelSamples]:
         """Boot a case with each seed, and return the samples of the findings that stay open."""
-        open_samples = {finding: KernelSamples(self.reference is not None) for finding in findings}
+        open_samples = dict(samples_of)
         for seed in seeds:
             if open_samples:
                 self._sample_boot(case, seed, open_samples)
@@ -241,7 +261,8 @@ class FreshBoots:
         if limit is None:
             return None
         best_first = sorted(shown, key=lambda seed: -shown[seed].value)
-        return replace(shown[best_first[0]], most=limit, suspect=None), tuple(best_first)
+        best = replace(shown[best_first[0]], most=limit, suspect=None, differential=False)
+        return best, tuple(best_first)
 
     def _values(
         self, finding: Finding, case: Case, bench: HuntBench, seeds: Sequence[int]

@@ -19,7 +19,9 @@ class Finding:
 
     `text` describes the observation in a sentence. A `weak` finding may be intended behaviour: it
     counts only if the reference kernel does not show it. With a reference kernel, a value above
-    `suspect` (if set) is already `suspected`, and the two kernels are compared.
+    `suspect` (if set) is already `suspected`, and the two kernels are compared. It must be `apart`
+    times the value of the reference kernel. A `differential` one has no limit of its own: only this
+    comparison counts.
     """
 
     prop: str
@@ -29,6 +31,8 @@ class Finding:
     text: str
     weak: bool = False
     suspect: float | None = None
+    apart: float = APART
+    differential: bool = False
 
     def __post_init__(self) -> None:
         """Remove control characters: the text may come from a guest or a stored boot."""
@@ -39,7 +43,7 @@ class Finding:
     @property
     def violated(self) -> bool:
         """Whether the property is violated."""
-        return self.value > self.most
+        return not self.differential and self.value > self.most
 
     @property
     def suspected(self) -> bool:
@@ -48,7 +52,12 @@ class Finding:
 
     @property
     def closeness(self) -> float:
-        """Return the value as a share of the limit; above 1, the property is violated."""
+        """Return the value as a share of the limit; above 1, the property is violated.
+
+        0 for a differential finding, which has no limit.
+        """
+        if self.differential:
+            return 0.0
         if self.most <= 0:
             return 2.0 if self.violated else 0.0
         return self.value / self.most
@@ -58,7 +67,7 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
     """Return a limit between the kernel's findings and those of the reference kernel.
 
     None if one of `mine` is not suspected, one of `theirs` violates the property as well, or the
-    two are less than a factor of APART apart.
+    two are less than the factor `apart` apart.
     """
     if not all(finding.suspected for finding in mine) or any(
         finding.violated for finding in theirs
@@ -66,7 +75,7 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
         return None
     low = min(finding.value for finding in mine)
     high = max((finding.value for finding in theirs), default=0.0)
-    if low < APART * high:
+    if low < max(finding.apart for finding in mine) * high:
         return None
     if all(finding.violated for finding in mine):
         return mine[0].most

@@ -8,24 +8,27 @@ and verdicts, with any number of workers, also if the hunt was interrupted.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case, classes
+from numalab.hunt.compare.outcomes import Closest, Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
-from numalab.hunt.confirm import SEEDS, FreshBoots
+from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import Direction
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
 from numalab.hunt.shrink import shrink
-from numalab.hunt.workers import CaseWorkers
+from numalab.hunt.workers import BudgetOverError, CaseWorkers
 
 ROUND = 4  # machines
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _KEPT = 8  # closest loads to vary
 _AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
 PURSUED = 6  # loads of one machine to confirm, at most
+PURSUED_DIFFERING = 2  # the same, for findings that only differ from the reference kernel
 
 
 @dataclass(frozen=True)
@@ -59,17 +62,18 @@ class Hunt:
 
     machines: int = 0
     loads: int = 0
-    unconfirmed: list[Finding] = field(default_factory=list)
+    suspicions: list[Suspicion] = field(default_factory=list)
     violations: list[ConfirmedViolation] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     covered: Counter[str] = field(default_factory=Counter)
     different: Counter[str] = field(default_factory=Counter)
+    closest: dict[str, Closest] = field(default_factory=dict)
 
     @property
-    def closest(self) -> dict[str, float]:
-        """The largest closeness of each property."""
-        return {name: round(max(values), 3) for name, values in self.values.items()}
+    def unconfirmed(self) -> list[Finding]:
+        """The suspected findings that fresh boots did not confirm."""
+        return [item.finding for item in self.suspicions if not item.confirmed]
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,16 @@ class Hunter:
         return FreshBoots(self.workers, self.bench, self.reference, self.aim.seed)
 
     def run(self) -> Hunt:
-        """Hunt until the budget is used up, and return the result."""
+        """Hunt until the budget is used up, and return the result.
+
+        The workers keep the deadline: a boot that would end later is given up.
+        """
+        self.workers.deadline = self.began + self.aim.seconds
+        with suppress(BudgetOverError):
+            return self._search()
+        return self.hunt
+
+    def _search(self) -> Hunt:
         near: list[Near] = []
         aim, hunt = self.aim, self.hunt
         number = 0
@@ -186,8 +199,11 @@ class Hunter:
         hunt.covered.update(classes(case))
         hunt.different[case.only().text] += 1
         for finding in result.findings:
-            if finding.prop in self.aim.properties:
-                hunt.values.setdefault(finding.prop, []).append(finding.closeness)
+            if finding.prop in self.aim.properties and not finding.differential:
+                values = hunt.values.setdefault(finding.prop, [])
+                if finding.closeness > max(values, default=-1.0):
+                    hunt.closest[finding.prop] = closest(finding, other)
+                values.append(finding.closeness)
         near = _near(case, result, self.aim) if self.reference is None else []
         if self.aim.survey:
             return near
@@ -196,6 +212,9 @@ class Hunter:
             if self._is_over():
                 break
             whole = case if some[0].load is not None else self._fewest_loads(case, some[0])
+            for finding in some:
+                text = beside(finding, other)
+                self.tell(f"suspected: {finding.prop}: {text}; trying other seeds")
             passed = self._pursue(some, whole)
             near += [
                 Near(float(n**2), case, finding.load)
@@ -215,27 +234,25 @@ class Hunter:
 
         Return the number of seeds that each finding passed.
         """
-        for finding in findings:
-            self.tell(f"suspected: {finding.prop}: {finding.text}; trying other seeds")
         confirmed = self.fresh_boots.confirm(findings, case)
         minutes, boots = self._minutes(), self.workers.requested
         shown = sorted(
             confirmed.shown, key=lambda finding: (finding.most > 0, not finding.violated)
         )
-        self.hunt.unconfirmed += (
-            [other for other in findings if confirmed.passed[other] < SEEDS and other not in shown]
-            if shown
-            else list(findings)
-        )
+        for finding, samples in confirmed.samples.items():
+            outcome = suspicion(
+                finding, samples.mine, samples.theirs, confirmed=finding in confirmed.shown
+            )
+            self.hunt.suspicions.append(outcome)
+            self.tell(str(outcome))
         for finding in shown:
-            if self._is_over() or self._is_found(finding.prop):
+            if self._is_found(finding.prop) or (self.hunt.violations and self.aim.first_only):
                 continue
             self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}; shrinking")
             alone = case if finding.load is None else case.only(case.loads[finding.load])
-            small = self._shrunk(finding, alone)
+            small = self._shrunk(confirmed.limited(finding), alone)
             if small is None:
-                self.hunt.unconfirmed.append(finding)
-                self.tell(f"not confirmed: {finding.prop}: {finding.text}")
+                self.tell(f"not confirmed alone: {finding.prop}: {finding.text}")
                 continue
             self.hunt.violations.append(
                 ConfirmedViolation(
@@ -252,18 +269,25 @@ class Hunter:
         return confirmed.passed
 
     def _shrunk(self, finding: Finding, case: Case) -> tuple[Case, Finding, tuple[int, ...]] | None:
-        """Return the smallest case that shows a finding, its finding, and the seeds."""
+        """Return the smallest case that shows a finding, its finding, and the seeds.
+
+        When the budget is over, that is the smallest case so far.
+        """
         fresh_boots = self.fresh_boots
+        settled = [(case, finding, fresh_boots.seeds)]
 
         def violates(cases: Sequence[Case]) -> list[list[bool]]:
             return fresh_boots.shows(finding, cases)
 
         def settles(case: Case) -> bool:
-            return fresh_boots.settle(finding, case) is not None
+            result = fresh_boots.settle(finding, case)
+            settled.extend([] if result is None else [(case, *result)])
+            return result is not None
 
-        small = shrink(case, violates, self.goes_on, settles).case
-        settled = fresh_boots.settle(finding, small)
-        return None if settled is None else (small, *settled)
+        with suppress(BudgetOverError):
+            small = shrink(case, violates, self.goes_on, settles).case
+            return settled[-1] if settles(small) else None
+        return settled[-1]
 
     def _fewest_loads(self, case: Case, finding: Finding) -> Case:
         """Return the case with as few loads as show a finding about the whole boot.
@@ -293,8 +317,8 @@ class Hunter:
 
     def _line(self) -> str:
         hunt = self.hunt
-        close = sorted(hunt.closest.items(), key=lambda item: -item[1])[:3]
-        shown = ", ".join(f"{name} {value:.0%}" for name, value in close)
+        close = sorted(hunt.values, key=lambda name: -max(hunt.values[name]))[:3]
+        shown = ", ".join(f"{name} {hunt.closest[name]}" for name in close)
         minutes = max(0.0, self.aim.seconds / 60 - self._minutes())
         left = f"; {minutes:.0f} min left" if self._has_budget() else ""
         return (
@@ -327,7 +351,8 @@ def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:
 def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Finding]:
     """Return the findings to confirm, the clearest first, of at most PURSUED loads.
 
-    Findings that the reference kernel showed in the same boot, or came near, are left out.
+    Findings that the reference kernel showed in the same boot, or came near, are left out. Of the
+    many differential ones only the clearest few are tried.
     """
     clear: list[tuple[float, Finding]] = []
     for finding in suspected:
@@ -340,9 +365,13 @@ def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Fi
             least = max([usual / 2, *(value.value for value in beside)]) or finding.value / 100
             clear.append((finding.violated * 100 + finding.value / least, finding))
     ordered = [finding for _, finding in sorted(clear, key=lambda pair: -pair[0])]
-    loads = dict.fromkeys(finding.load for finding in ordered if finding.load is not None)
+    limited = [finding for finding in ordered if not finding.differential]
+    differing = [finding for finding in ordered if finding.differential]
+    loads = dict.fromkeys(finding.load for finding in limited if finding.load is not None)
     tried = {None, *list(loads)[:PURSUED]}
-    return [finding for finding in ordered if finding.load in tried]
+    few = set(list(dict.fromkeys(finding.load for finding in differing))[:PURSUED_DIFFERING])
+    return [finding for finding in ordered
+            if finding.load in (few if finding.differential else tried)]  # fmt: skip
 
 
 def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
@@ -352,5 +381,7 @@ def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
     """
     alone = [[finding] for finding in clear if finding.load is None]
     broken = [finding for finding in clear if finding.load is not None and finding.most <= 0]
-    exceeded = [finding for finding in clear if finding.load is not None and finding.most > 0]
-    return [*alone, *(some for some in (broken, exceeded) if some)]
+    above = [finding for finding in clear if finding.load is not None and finding.most > 0]
+    exceeded = [finding for finding in above if not finding.differential]
+    differing = [finding for finding in above if finding.differential]
+    return [*alone, *(some for some in (broken, exceeded, differing) if some)]

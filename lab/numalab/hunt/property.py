@@ -58,13 +58,15 @@ Judge = Callable[[LoadRecording], list[Finding]]
 class Property:
     """A property of a load: its name, its limit, and the function that judges a recording.
 
-    The limit holds in plain loads only (`Load.is_plain`) unless it is of `any_load`.
+    The limit holds in plain loads only (`Load.is_plain`) unless it is of `any_load`. A
+    `differential` one has no limit: its value only counts beside that of the reference kernel.
     """
 
     name: str
     limit: Limit
     judge: Judge
     any_load: bool = False
+    differential: bool = False
 
 
 # What a scheduler (sched_ext) is hunted for: the others are about the kernel's own scheduler.
@@ -123,6 +125,13 @@ def register_property(
 def property_names() -> tuple[str, ...]:
     """Return the names of all properties, of the boot and of loads, in the order of reports."""
     return (*OF_BOOT, *PROPERTIES.all())
+
+
+def absolute_property_names() -> tuple[str, ...]:
+    """Return the names of the properties that one boot of one kernel can violate."""
+    entries = PROPERTIES.all().items()
+    of_loads = (name for name, entry in entries if not entry.differential)
+    return (*(name for name in OF_BOOT if name != FACTS), *of_loads)
 
 
 def describe_property(name: str) -> str:

@@ -1,6 +1,7 @@
 """Store a confirmed violation: its case file, and a folder beside it that can be posted."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from numalab.files import write_text
@@ -9,7 +10,7 @@ from numalab.hunt.case_file import render_case
 from numalab.hunt.hunting import ConfirmedViolation
 from numalab.hunt.posting.folder import Shown, write_folder
 from numalab.hunt.replay import verdict
-from numalab.hunt.workers import CaseWorkers
+from numalab.hunt.workers import BudgetOverError, CaseWorkers
 
 
 def store_case(
@@ -27,8 +28,10 @@ def store_case(
     bench, *references = benches
     violates, holds = [bench.kernel.name], list[str]()
     for reference in references:
-        boots = crew.boot([(violation.case, reference, seed) for seed in violation.seeds])
-        bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
+        bad: bool | None = False
+        with suppress(BudgetOverError):  # the confirmation has shown it in other boots
+            boots = crew.boot([(violation.case, reference, seed) for seed in violation.seeds])
+            bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
         (violates if bad else holds).append(reference.kernel.name)
     text = render_case(
         violation.case,

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,11 +84,16 @@ OnResult = Callable[[Case, BootResult], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
 
+class BudgetOverError(Exception):
+    """The time of the workers is over; boots that still ran are ended with the workers."""
+
+
 @dataclass
 class CaseWorkers:
     """Boots cases. `requested` counts all boots, `booted` those that were not stored.
 
-    `on_result` receives each result, stored ones too.
+    `on_result` receives each result, stored ones too. At `deadline` (monotonic time), `boot` raises
+    BudgetOverError unless all results are stored.
     """
 
     store: Store
@@ -96,6 +102,7 @@ class CaseWorkers:
     count: int = 1  # of workers
     requested: int = 0
     booted: int = 0
+    deadline: float | None = None
 
     def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
         """Boot cases in parallel, one per worker; return the results in order."""
@@ -106,12 +113,18 @@ class CaseWorkers:
                 self.on_result(boot[0], stored)
         missing = [place for place, stored in enumerate(results) if stored is None]
         jobs = [(place, boots[place]) for place in missing]
+        if jobs and self.is_over:
+            raise BudgetOverError
         pending = self.pool.imap_unordered(_boot_job, jobs)
         for _ in jobs:
             try:
                 wall = max(bench.wall for _, bench, _ in boots)
-                place, result = pending.next(timeout=_TIMES * wall + _PATIENCE)
+                longest = _TIMES * wall + _PATIENCE
+                left = longest if self.deadline is None else self.deadline - time.monotonic()
+                place, result = pending.next(timeout=max(0.0, min(longest, left)))
             except TimeoutError:
+                if self.is_over:
+                    raise BudgetOverError from None
                 raise HostError("a worker process ended or hangs") from None
             results[place] = result
             self.booted += 1
@@ -122,19 +135,28 @@ class CaseWorkers:
             self.on_result(boots[place][0], result)
         return [result for result in results if result is not None]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
 
 @contextmanager
 def workers(store: Store, jobs: int, on_result: OnResult) -> Iterator[CaseWorkers]:
     """Start the workers; an error or Ctrl-C in the block ends their guests."""
     # Not fork: a child would inherit locks that threads of libvirt and polars hold.
     pool = get_context("spawn").Pool(jobs, _prepare)
+    crew = CaseWorkers(store, pool, on_result, jobs)
     try:
-        yield CaseWorkers(store, pool, on_result, jobs)
+        yield crew
     except BaseException:
         pool.terminate()  # SIGTERM to each, and waits
         pool.join()
         raise
-    pool.close()
+    if crew.is_over:
+        pool.terminate()  # also ends a guest that nobody waits for
+    else:
+        pool.close()
     pool.join()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.finding import APART
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
-from numalab.hunt.property import property_names
+from numalab.hunt.property import absolute_property_names
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import CaseWorkers
 from numalab.statistics.sequential import LEVEL, LOOKS, FreshSample, decide
@@ -79,11 +79,12 @@ class PatchHunt:
         return HuntOutcome(case, machines, loads, self.crew.booted)
 
     def _hunt(self, seed: int, seconds: float) -> Hunt:
-        aim = Aim(seed, frozenset(property_names()), seconds, first_only=True)
+        aim = Aim(seed, frozenset(absolute_property_names()), seconds, first_only=True)
         return Hunter(aim, self.bench, self.crew, self.tell, self.baseline).run()
 
     def _tested(self, violation: ConfirmedViolation) -> FoundCase | None:
         """Test a violation with fresh seeds; None if the patched kernel is not worse."""
+        self.crew.deadline = None  # the test has time of its own
         before, after = (self._values(violation, bench) for bench in self.shaken)
         if not _is_worse(before, after, invariant=violation.finding.most <= 0):
             self.tell(f"not confirmed by fresh seeds: {violation.finding.text}")

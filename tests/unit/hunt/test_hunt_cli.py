@@ -53,6 +53,7 @@ class FakeCrew:
     requested: int = 0
     booted: int = 0
     reach: RunReach | None = None
+    deadline: float | None = None
 
     def boot(self, boots: Sequence[tuple[Case, Any, int]]) -> list[BootResult]:
         self.requested += len(boots)
@@ -84,6 +85,7 @@ class Bench:
         self.broken: set[str] = set()
         self.code: ChangedCode | None = None
         self.reach: RunReach | None = None
+        self.bytes_of: Callable[[KernelSpec], str] = lambda spec: spec.name
         for module in (hunt_command, bisect_command):
             self._put(monkeypatch, module)
         monkeypatch.setattr(hunt_command, "plan_direction", lambda *_: self.code)
@@ -108,7 +110,8 @@ class Bench:
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
         choice = SimpleNamespace(mode="icount", emulator=None)
-        files = cast(Builds, SimpleNamespace(files={}))
+        kernels = {spec.name: SimpleNamespace(bzimage_sha256=self.bytes_of(spec)) for spec in specs}
+        files = cast(Builds, SimpleNamespace(files={}, kernels=kernels))
         first, *later = [HuntBench(spec, files, cast(Choice, choice)) for spec in specs]
         if scheduler is not None:
             built = BuiltScheduler(scheduler, Path("/nowhere"), "0")
@@ -213,6 +216,33 @@ def test_a_hunt_boots_at_most_the_maximum_number_of_machines(bench: Bench, tmp_p
         done = hunt(*words, "--output", tmp_path)
         assert len(bench.boots) == machines
         assert f"{machines} machines, {machines} loads" in done.stdout
+
+
+def test_two_kernels_with_the_same_bytes_are_not_hunted(bench: Bench, tmp_path: Path) -> None:
+    bench.bytes_of = lambda _: "same"
+    with pytest.raises(UserError, match=f"--against: {BAD} and {GOOD} are the same kernel"):
+        hunt("--kernel", BAD, "--output", tmp_path)
+    assert not bench.boots
+    hunt("--kernel", BAD, "--against", "none", "--machines", 1, "--output", tmp_path)
+    assert bench.boots, "without a reference kernel nothing is compared"
+
+
+def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 5.0 if kernel == BAD and seed == 1 else 0.0
+    words = ("--machines", 1, "--loads", 1, "--kernel", BAD, "--output", tmp_path, "--json")
+    done = hunt(*words)
+    (row,) = json.loads(done.stdout)["suspicions"]
+    assert (row["property"], row["confirmed"], row["value"], row["samples"]) == (
+        "affinity", False, 0.0, 9,
+    )  # fmt: skip
+    assert "suspected: affinity: ran beside it for 5.0 ms (value 5, reference kernel 0)" in (
+        done.stderr
+    )
+    means = "mean 0 in 9 samples; reference kernel: mean 0 in 9 samples"
+    assert f"affinity in load 0 not confirmed: {means}" in done.stderr
+    assert json.loads(done.stdout)["closest"]["affinity"] == {
+        "value": 5.0, "limit": 0.0, "reference": 0.0,
+    }  # fmt: skip
 
 
 def test_a_finished_hunt_has_no_minutes_left(bench: Bench, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from numalab.hunt.case import Case, classes
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
-from numalab.hunt.workers import Boot, CaseWorkers
+from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
 PROP = "reachability"
 MINE, THEIRS = cast(HuntBench, "mine"), cast(HuntBench, "theirs")
@@ -28,6 +28,7 @@ class FakeWorkers:
     count: int = 1
     requested: int = 0
     booted: list[tuple[HuntBench, int]] = field(default_factory=list)
+    deadline: float | None = None
 
     def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
         self.requested += len(boots)
@@ -225,6 +226,75 @@ def test_a_broken_promise_needs_no_more_boots(case: Case) -> None:
     broken = Finding(PROP, 0, 1.0, 0.0, "ran elsewhere")
     assert fresh_boots.confirm([broken], case).shown == (broken,)
     assert {seed for _, seed in crew.booted} == {2, 3, 4}
+
+
+DIFFERS = Finding("more-switches", 0, 3.0, 1e12, "", weak=True, suspect=0.0, apart=2.0,
+                  differential=True)  # fmt: skip
+
+
+def differing(case: Case, value: Callable[[HuntBench, int, int], float]) -> Hunter:
+    """Return a hunt over one case with differential values by kernel, seed and place."""
+
+    class Differing(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            self.requested += len(boots)
+            self.booted += [(bench, seed) for _, bench, seed in boots]
+            return [
+                BootResult(
+                    tuple(
+                        replace(DIFFERS, load=place, value=value(bench, seed, place))
+                        for place in range(len(case.loads))
+                    ),
+                    1.0,
+                )
+                for case, bench, seed in boots
+            ]
+
+    crew = cast(CaseWorkers, Differing(lambda *_: (0.0, False)))
+    aim = Aim(seed=1, properties=frozenset({DIFFERS.prop}), seconds=60)
+    hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
+    for boot in hunter._boot_all([case]):
+        hunter._take(*boot)
+    return hunter
+
+
+def test_a_difference_counts_if_all_samples_are_apart_and_again_in_later_boots(case: Case) -> None:
+    hunter = differing(case, lambda bench, *_: 3.0 if bench == MINE else 1.0)
+    (violation,) = hunter.hunt.violations
+    assert violation.finding.most == 2.0, "half way between the two kernels"
+    assert not violation.finding.differential
+    assert {seed for _, seed in cast(FakeWorkers, hunter.workers).booted} >= {2, 3, 4, 5, 6}
+    assert hunter.hunt.suspicions[0].confirmed
+
+
+def test_one_sample_that_is_not_apart_or_a_ratio_below_2_is_enough_to_drop_it(case: Case) -> None:
+    def one_alike(bench: HuntBench, seed: int, place: int) -> float:
+        return 3.0 if bench == MINE and (seed, place) != (4, 2) else 1.0
+
+    def not_again(bench: HuntBench, seed: int, place: int) -> float:
+        return 3.0 if bench == MINE and seed < 6 else 1.0
+
+    assert not differing(case, one_alike).hunt.violations
+    assert not differing(case, not_again).hunt.violations
+    hunter = differing(case, lambda bench, *_: 1.9 if bench == MINE else 1.0)
+    assert not hunter.hunt.suspicions, "no suspicion: not twice the value"
+
+
+def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> None:
+    class Ends(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            if len(self.booted) >= 8:
+                raise BudgetOverError
+            return super().boot(boots)
+
+    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
+    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
+    hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
+    for boot in hunter._boot_all([case]):
+        hunter._take(*boot)
+    (violation,) = hunter.hunt.violations
+    assert violation.case == violation.first == case
+    assert violation.seeds == (2, 3, 4)
 
 
 def test_limits_lie_between() -> None:

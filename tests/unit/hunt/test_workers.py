@@ -16,7 +16,7 @@ from numalab.errors import HostError
 from numalab.hunt.boot_case import WORKLOAD, HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.workers import Boot, CaseWorkers, Store, host_jobs, workers
+from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers, Store, host_jobs, workers
 from numalab.places import skipped_inputs
 from numalab.topology.shapes.shape import SHAPES
 from support.hunt_kernels import EndlessKernel, NoKernel
@@ -151,6 +151,23 @@ def test_a_process_that_says_nothing_is_an_error_of_the_host(drawn_case: Case) -
     assert not reported
 
 
+def test_after_the_deadline_only_stored_boots_are_given(drawn_case: Case) -> None:
+    def late(_: int) -> BootResult:
+        case_workers.deadline = time.monotonic()
+        raise TimeoutError
+
+    pool = LastFirst(late)
+    case_workers, _ = crew(MemoryStore({2: result(2)}), pool)
+    case_workers.deadline = time.monotonic() + 60
+    with pytest.raises(BudgetOverError):
+        case_workers.boot(boots(drawn_case, [1]))
+    assert pool.waits[0] <= 60
+    with pytest.raises(BudgetOverError):
+        case_workers.boot(boots(drawn_case, [1, 2]))
+    assert len(pool.waits) == 1, "no boot begins after the deadline"
+    assert case_workers.boot(boots(drawn_case, [2])) == [result(2)]
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, also of the processes; none of these is left by a test."""
@@ -187,6 +204,16 @@ def test_a_boot_ends_with_the_hunt(drawn_case: Case, cache: Path) -> None:
     store = cast(Store, MemoryStore())
     with pytest.raises(KeyboardInterrupt), workers(store, 2, ctrl_c) as case_workers:
         case_workers.boot(jobs)
+    assert (cache / "interrupted").exists()
+
+
+def test_a_boot_ends_with_the_budget(drawn_case: Case, cache: Path) -> None:
+    jobs = [(drawn_case, bench(EndlessKernel(cache)), 1)]
+    with workers(cast(Store, MemoryStore()), 1, lambda *_: None) as case_workers:
+        case_workers.boot([(drawn_case, bench(NoKernel()), 1)])  # the process is ready
+        case_workers.deadline = time.monotonic() + 1
+        with pytest.raises(BudgetOverError):
+            case_workers.boot(jobs)
     assert (cache / "interrupted").exists()
 
 

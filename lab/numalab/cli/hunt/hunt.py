@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case
+from numalab.hunt.compare.pairs import require_different
 from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
 from numalab.hunt.direction.direction import Direction
 from numalab.hunt.direction.plan import plan_direction
@@ -56,7 +58,9 @@ def command(
         str | None,
         typer.Option(help="Properties to check, with commas; --list prints them. Default: all."),
     ] = None,
-    budget: Annotated[str, typer.Option(help="Wall time, such as 90s, 20m or 2h.")] = "20m",
+    budget: Annotated[
+        str, typer.Option(help="Wall time of the search: 90s, 20m, 2h, or minutes.")
+    ] = "20m",
     machines: Annotated[
         int, typer.Option(min=0, help="Maximum number of machines; 0: no limit.")
     ] = 0,
@@ -160,6 +164,8 @@ def command(
             properties=aim.properties,
             scheduler=hunted,
         )
+        if references and not aim.survey:
+            require_different(bench, references[0])
         direction = _direction(spec, bench, steers=not undirected, tell=tell)
     beside = f" against {other.name}" if other else ""
     say(
@@ -209,12 +215,25 @@ def command(
         "different_machines": len(progress.different),
         "loads": progress.loads,
         "boots": booted,
-        "closest": progress.closest,
+        "closest": {name: asdict(row) for name, row in progress.closest.items()},
         "closeness": {name: _spread(values) for name, values in progress.values.items()},
         "covered": dict(sorted(progress.covered.items())),
         "reach": coverage,
         "page": page,
         "unconfirmed": progress.unconfirmed,
+        "suspicions": [
+            {
+                "property": item.finding.prop,
+                "load": item.finding.load,
+                "sentence": item.finding.text,
+                "confirmed": item.confirmed,
+                "value": item.value,
+                "reference": item.reference,
+                "samples": item.samples,
+                "reference_samples": item.reference_samples,
+            }
+            for item in progress.suspicions
+        ],
         "not_examined": progress.failed,
         "found": [
             _violation_row(violation, file)
@@ -370,7 +389,11 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage | None) -> str:
-    lines = [f"{progress.machines} machines, {progress.loads} loads, {booted} boots"]
+    confirmed = sum(item.confirmed for item in progress.suspicions)
+    lines = [
+        f"{progress.machines} machines, {progress.loads} loads, {booted} boots,"
+        f" {len(progress.suspicions)} suspicions, {confirmed} of them confirmed"
+    ]
     for violation, file in zip(progress.violations, files, strict=True):
         machine = violation.case.machine
         tasks = sum(load.tasks for load in violation.case.loads)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from numalab.errors import UserError
+from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.compare.facts import differing_facts
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.property import FACTS
@@ -23,3 +25,15 @@ def with_differences(result: BootResult, reference: BootResult) -> BootResult:
         text = f"{first.subject}: {first.actual}, with the reference kernel {first.expected}{more}"
     finding = Finding(FACTS, None, float(len(differences)), 0.0, text)
     return replace(result, findings=(*result.findings, finding))
+
+
+def require_different(bench: HuntBench, reference: HuntBench) -> None:
+    """Raise UserError for two kernels with the same bytes: no boot can tell them apart."""
+    mine, theirs = (side.builds.kernels[side.kernel.name] for side in (bench, reference))
+    if mine.bzimage_sha256 == theirs.bzimage_sha256 and bench.scheduler == reference.scheduler:
+        raise UserError(
+            f"{bench.kernel.name} and {reference.kernel.name} are the same kernel, byte for byte:"
+            " the patch changes no code of this configuration",
+            key="--against",
+            choices=("another kernel", "none"),
+        )

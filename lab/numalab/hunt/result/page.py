@@ -8,7 +8,6 @@ from typing import Any
 from numalab.files import write_text
 from numalab.hunt.direction.coverage import HuntCoverage, is_unreached
 from numalab.hunt.direction.direction import Direction
-from numalab.hunt.finding import Finding
 from numalab.hunt.hunting import ConfirmedViolation, Hunt
 from numalab.hunt.load import render_load
 from numalab.report.page.page import data_uri, render_template
@@ -83,7 +82,7 @@ def render_hunt(
             for violation, file in zip(hunt.violations, files, strict=True)
         ],
         "suspicions": suspicions[:_MOST_ROWS],
-        "closest": sorted(hunt.closest.items(), key=lambda item: -item[1]),
+        "closest": sorted(hunt.closest.items(), key=lambda item: -max(hunt.values[item[0]])),
         "machines": list(_classes(hunt.covered, "machine: ")),
         "loads": list(_classes(hunt.covered, "load: ")),
         "coverage": coverage,
@@ -127,15 +126,10 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
 
 
 def _suspicions(hunt: Hunt) -> Iterator[SuspicionRow]:
-    for violation in hunt.violations:
-        yield _row(violation.finding, "confirmed")
-    for finding in hunt.unconfirmed:
-        yield _row(finding, "not confirmed in fresh boots")
-
-
-def _row(finding: Finding, result: str) -> SuspicionRow:
-    value, limit = f"{finding.value:g}", f"{finding.most:g}"
-    return SuspicionRow(finding.prop, value, limit, result, finding.text)
+    for item in sorted(hunt.suspicions, key=lambda item: not item.confirmed):
+        finding = item.finding
+        limit = "none" if finding.differential else f"{finding.most:g}"
+        yield SuspicionRow(finding.prop, f"{finding.value:g}", limit, item.outcome, finding.text)
 
 
 def _classes(covered: Mapping[str, int], prefix: str) -> Iterator[ClassRow]:

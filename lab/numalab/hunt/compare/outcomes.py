@@ -1,0 +1,82 @@
+"""What became of a suspicion, and how close values came to limits, beside the reference kernel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from numalab.hunt.finding import BootResult, Finding
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A suspected finding after its fresh boots: whether they confirmed it, and their values.
+
+    `value` and `reference` are means over `samples` and `reference_samples` (None: no sample).
+    """
+
+    finding: Finding
+    confirmed: bool
+    value: float | None
+    reference: float | None
+    samples: int
+    reference_samples: int
+
+    @property
+    def outcome(self) -> str:
+        """Whether it was confirmed, with the means of both kernels."""
+        text = "confirmed" if self.confirmed else "not confirmed"
+        text += f": {_mean(self.value, self.samples)}"
+        if self.reference_samples:
+            text += f"; reference kernel: {_mean(self.reference, self.reference_samples)}"
+        return text
+
+    def __str__(self) -> str:
+        """Write it in one line."""
+        where = "" if self.finding.load is None else f" in load {self.finding.load}"
+        return f"{self.finding.prop}{where} {self.outcome}"
+
+
+def suspicion(
+    finding: Finding, mine: Sequence[Finding], theirs: Sequence[Finding], *, confirmed: bool
+) -> Suspicion:
+    """Return what became of a finding, of its samples on the kernel and on the reference kernel."""
+    value, reference = (
+        fmean(sample.value for sample in samples) if samples else None for samples in (mine, theirs)
+    )
+    return Suspicion(finding, confirmed, value, reference, len(mine), len(theirs))
+
+
+def _mean(value: float | None, samples: int) -> str:
+    if value is None:
+        return "no value"
+    return f"mean {value:.4g} in {samples} sample{'s' if samples > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Closest:
+    """The value of a property that came closest to its limit, and the reference kernel's."""
+
+    value: float
+    limit: float
+    reference: float | None
+
+    def __str__(self) -> str:
+        """Write it in one line."""
+        beside = "" if self.reference is None else f", reference kernel {self.reference:.4g}"
+        return f"{self.value:.4g} (limit {self.limit:.4g}{beside})"
+
+
+def closest(finding: Finding, other: BootResult | None) -> Closest:
+    """Return a finding's value with the value of the reference kernel's boot, if it booted."""
+    theirs = other.of(finding.prop, finding.load) if other is not None else None
+    return Closest(finding.value, finding.most, None if theirs is None else theirs.value)
+
+
+def beside(finding: Finding, other: BootResult | None) -> str:
+    """Return a finding's sentence, and what the reference kernel's boot shows."""
+    theirs = other.of(finding.prop, finding.load) if other is not None else None
+    if theirs is None:
+        return finding.text
+    if finding.differential:
+        return f"{finding.text}, reference kernel {theirs.text.rpartition(': ')[2]}"
+    return f"{finding.text} (value {finding.value:.4g}, reference kernel {theirs.value:.4g})"

@@ -1,0 +1,136 @@
+"""Work of the kernel in a load, to compare with the reference kernel: balancing, scans, interrupts.
+
+The counters are those of `workloads/hunt/counters.h` and of /proc/vmstat.
+"""
+
+from numalab.hunt.compare.quantity import Quantity, register_difference
+from numalab.hunt.recording import LoadRecording
+from numalab.recording.intervals import total
+
+_IDLE = 0.95  # of the time, for a CPU to count as idle
+_DEEPEST = 3  # as in counters.h
+
+
+def _grown(run: LoadRecording, *names: str) -> float | None:
+    """Return the growth of counters over the load, a second; None if one was not printed."""
+    began, ended = run.counters.get("begin", {}), run.counters.get("end", {})
+    seconds = run.window.length_ns / 1e9
+    if not seconds or any(name not in began or name not in ended for name in names):
+        return None
+    return sum(ended[name] - began[name] for name in names) / seconds
+
+
+@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0))
+def balancing_lowest(run: LoadRecording) -> float | None:
+    """Attempts to balance the lowest domain of a CPU, busy or idle."""
+    return _grown(run, "lb_attempts_0")
+
+
+@register_difference(Quantity("balancing-in-higher-domains", "a second", 60.0))
+def balancing_higher(run: LoadRecording) -> float | None:
+    """Attempts to balance a higher domain of a CPU, busy or idle."""
+    return _grown(run, *(f"lb_attempts_{level}" for level in range(1, _DEEPEST + 1)))
+
+
+@register_difference(Quantity("newly-idle-balancing", "a second", 60.0))
+def newly_idle(run: LoadRecording) -> float | None:
+    """Attempts to balance a domain of a CPU that becomes idle."""
+    return _grown(run, "lb_newidle")
+
+
+@register_difference(Quantity("failed-balancing", "a second", 60.0))
+def failed(run: LoadRecording) -> float | None:
+    """Attempts to balance that found a busiest queue and moved no task."""
+    return _grown(run, "lb_failed")
+
+
+@register_difference(Quantity("pulled-tasks", "a second", 15.0))
+def pulled(run: LoadRecording) -> float | None:
+    """Tasks that load balancing pulled."""
+    return _grown(run, "lb_pulled")
+
+
+@register_difference(Quantity("active-balancing", "a second", 10.0))
+def active(run: LoadRecording) -> float | None:
+    """Attempts to move a running task."""
+    return _grown(run, "lb_active")
+
+
+@register_difference(Quantity("affine-wake-ups", "a second", 50.0))
+def affine(run: LoadRecording) -> float | None:
+    """Wake-ups that wake_affine() moved to the CPU of the waker."""
+    return _grown(run, "wake_affine")
+
+
+def _for_user(run: LoadRecording, *names: str) -> float | None:
+    users = run.memory_users
+    grown = _grown(run, *names) if users else None
+    return None if grown is None else grown / users
+
+
+@register_difference(Quantity("numa-scans", "PTEs a second and memory user", 500.0, apart=1.5))
+def scans(run: LoadRecording) -> float | None:
+    """Page table entries that NUMA balancing changed to provoke faults."""
+    return _for_user(run, "numa_pte_updates")
+
+
+@register_difference(Quantity("numa-faults", "a second and memory user", 300.0))
+def faults(run: LoadRecording) -> float | None:
+    """NUMA hinting faults."""
+    return _for_user(run, "numa_hint_faults")
+
+
+@register_difference(Quantity("numa-pages-moved", "a second and memory user", 300.0))
+def pages_moved(run: LoadRecording) -> float | None:
+    """Pages that NUMA balancing migrated."""
+    return _for_user(run, "numa_pages_migrated")
+
+
+@register_difference(Quantity("local-numa-faults", "%", 10.0))
+def local_faults(run: LoadRecording) -> float | None:
+    """The share of NUMA hinting faults on memory of the node where the task runs."""
+    every, local = _grown(run, "numa_hint_faults"), _grown(run, "numa_hint_faults_local")
+    if not run.memory_users or every is None or local is None or every < 100:
+        return None
+    return 100.0 * local / every
+
+
+@register_difference(Quantity("memory-work", "pages a second and memory user", 2000.0, apart=1.25))
+def work(run: LoadRecording) -> float | None:
+    """Pages that memory users touched."""
+    return _for_user(run, "pages_touched")
+
+
+@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.5))
+def reschedule(run: LoadRecording) -> float | None:
+    """Interrupts to another CPU to reschedule."""
+    return _grown(run, "irq_reschedule")
+
+
+@register_difference(Quantity("function-call-interrupts", "a second", 100.0))
+def calls(run: LoadRecording) -> float | None:
+    """Interrupts to another CPU to call a function, such as to wake a task or to balance."""
+    return _grown(run, "irq_call")
+
+
+def _timers(run: LoadRecording, *, idle: bool) -> float | None:
+    length = run.window.length_ns
+    cpus = [cpu for cpu, spans in run.idle.items() if (total(spans) >= _IDLE * length) is idle]
+    away = {change.cpu for change in run.load.hotplug}
+    names = [f"irq_timer_{cpu}" for cpu in cpus if cpu not in away]
+    grown = _grown(run, *names) if names else None
+    return None if grown is None else grown / len(names)
+
+
+@register_difference(Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",)))
+def timers_idle(run: LoadRecording) -> float | None:
+    """Timer interrupts of CPUs that are idle for most of the time."""
+    return _timers(run, idle=True)
+
+
+@register_difference(
+    Quantity("timer-interrupts-of-busy-cpus", "a second and CPU", 100.0, apart=1.5)
+)
+def timers_busy(run: LoadRecording) -> float | None:
+    """Timer interrupts of CPUs that are not idle for most of the time."""
+    return _timers(run, idle=False)
