@@ -7,7 +7,7 @@ from statistics import fmean
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
-from numalab.hunt.compare.pairs import with_differences
+from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.property import FACTS
 from numalab.hunt.workers import Boot, CaseWorkers
@@ -205,8 +205,9 @@ class FreshBoots:
         # A finding about the whole boot needs all loads of the case.
         again = case.only(*(case.loads[n] for n in order)) if order else case
         boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
-        paired = any(finding.prop == FACTS for finding in open_samples)
-        for (_, bench, _), result in zip(boots, self._booted(boots, paired), strict=True):
+        prop = FACTS if any(finding.prop == FACTS for finding in open_samples) else ""
+        results = boot_beside(self.workers, boots, prop, self.reference)
+        for (_, bench, _), result in zip(boots, results, strict=True):
             for finding, samples in open_samples.items():
                 places: list[int | None] = [p for p, n in enumerate(order) if n == finding.load]
                 samples.take(result, finding.prop, places or [None], mine=bench is self.bench)
@@ -224,7 +225,7 @@ class FreshBoots:
             for seed in self.seeds[:QUICK]:
                 alive = [n for n, loads in enumerate(flags) if any(loads)]
                 boots: list[Boot] = [(cases[n], bench, seed) for n in alive]
-                results = self._booted(boots, finding.prop == FACTS)
+                results = boot_beside(self.workers, boots, finding.prop, self.reference)
                 for n, result in zip(alive, results, strict=True):
                     for place, was in enumerate(flags[n]):
                         value = result.of(finding.prop, None if finding.load is None else place)
@@ -270,18 +271,10 @@ class FreshBoots:
         """Return a property's finding in a boot with each seed; None if a boot was not judged."""
         place = None if finding.load is None else 0
         boots: list[Boot] = [(case, bench, seed) for seed in seeds]
-        results = self._booted(boots, finding.prop == FACTS)
+        results = boot_beside(self.workers, boots, finding.prop, self.reference)
         values = [result.of(finding.prop, place) for result in results]
         judged = [value for value in values if value is not None]
         return judged if len(judged) == len(values) else None
-
-    def _booted(self, boots: Sequence[Boot], paired: bool) -> list[BootResult]:
-        """Boot cases; with `paired`, compare each with the same boot of the reference kernel."""
-        results = self.workers.boot(boots)
-        if self.reference is None or not paired:
-            return results
-        references = self.workers.boot([(case, self.reference, seed) for case, _, seed in boots])
-        return list(map(with_differences, results, references))
 
     @property
     def _benches(self) -> list[HuntBench]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from numalab.files import write_text
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case_file import render_case
+from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.hunting import ConfirmedViolation
 from numalab.hunt.posting.folder import Shown, write_folder
 from numalab.hunt.replay import verdict
-from numalab.hunt.workers import BudgetOverError, CaseWorkers
+from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
 
 def store_case(
@@ -30,7 +31,8 @@ def store_case(
     for reference in references:
         bad: bool | None = False
         with suppress(BudgetOverError):  # the confirmation has shown it in other boots
-            boots = crew.boot([(violation.case, reference, seed) for seed in violation.seeds])
+            wanted: list[Boot] = [(violation.case, reference, seed) for seed in violation.seeds]
+            boots = boot_beside(crew, wanted, violation.finding.prop, reference)
             bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
         (violates if bad else holds).append(reference.kernel.name)
     text = render_case(

@@ -2,12 +2,14 @@
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from numalab.hunt.case import machine_of
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.case import Case, machine_of
 from numalab.hunt.compare.facts import (
     LARGEST,
     LEVELS,
@@ -20,9 +22,10 @@ from numalab.hunt.compare.facts import (
     with_facts,
 )
 from numalab.hunt.compare.kernel_memory import open_kernel_memory, read_symbols
-from numalab.hunt.compare.pairs import with_differences
+from numalab.hunt.compare.pairs import boot_beside, with_differences
 from numalab.hunt.finding import BootResult
 from numalab.hunt.property import FACTS
+from numalab.hunt.workers import Boot, CaseWorkers
 from numalab.machine.memory import HeldMemory
 from numalab.topology.guest_view import parse_guest_view
 from numalab.topology.predict.prediction import predict
@@ -185,3 +188,28 @@ def test_facts_of_two_kernels_are_compared() -> None:
     log = BootResult((), 1.0, facts=(Fact("kernel log", "CPU 0, domain 0", "MC 0-1"),))
     (compared,) = with_differences(mine, log).findings
     assert not compared.violated, "a source that one kernel lacks is left out"
+
+
+def test_only_facts_are_booted_beside_the_reference_kernel(drawn_case: Case) -> None:
+    class Crew:
+        def __init__(self) -> None:
+            self.booted: list[HuntBench] = []
+
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            self.booted += [bench for _, bench, _ in boots]
+            return [
+                BootResult((), 1.0, facts=(Fact("variables", LEVELS, cast(str, bench)),))
+                for _, bench, _ in boots
+            ]
+
+    crew, mine, theirs = Crew(), cast(HuntBench, "3"), cast(HuntBench, "2")
+    boots: list[Boot] = [(drawn_case, mine, 1), (drawn_case, theirs, 1)]
+
+    def values_of(prop: str, reference: HuntBench | None) -> list[float]:
+        results = boot_beside(cast(CaseWorkers, crew), boots, prop, reference)
+        return [finding.value for result in results for finding in result.findings]
+
+    assert values_of(FACTS, theirs) == [1.0, 0.0]
+    assert crew.booted == [mine, theirs, theirs, theirs]
+    assert values_of("affinity", theirs) == values_of(FACTS, None) == []
+    assert len(crew.booted) == 8

@@ -15,6 +15,7 @@ from typer.testing import Result
 from numalab.campaign.build import Builds
 from numalab.cli.hunt import bisect_case as bisect_command
 from numalab.cli.hunt import hunt as hunt_command
+from numalab.cli.hunt import replay_cases as replay_command
 from numalab.cli.study.bisect import command as bisect
 from numalab.errors import BuildError, UserError
 from numalab.guest.kvm import Choice
@@ -86,7 +87,7 @@ class Bench:
         self.code: ChangedCode | None = None
         self.reach: RunReach | None = None
         self.bytes_of: Callable[[KernelSpec], str] = lambda spec: spec.name
-        for module in (hunt_command, bisect_command):
+        for module in (hunt_command, replay_command, bisect_command):
             self._put(monkeypatch, module)
         monkeypatch.setattr(hunt_command, "plan_direction", lambda *_: self.code)
         monkeypatch.setattr(store_case, "write_folder", self._write)

@@ -10,6 +10,7 @@ from numalab.cli.output import emit, progress_lines, say
 from numalab.errors import BuildError, UserError, shown
 from numalab.hunt.boot_case import HuntBench, bench_like, prepare_benches
 from numalab.hunt.case_file import read_case
+from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.finding import BootResult
 from numalab.hunt.replay import CaseBisection, JudgedStep, bisect_case, verdict
 from numalab.hunt.workers import Store, workers
@@ -46,6 +47,7 @@ def run(
     connect(connection)
     say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
     benches: dict[str, HuntBench] = {}
+    judged: list[HuntBench] = []  # the first is the good end of the history
     with progress_lines("prepare") as tell, workers(Store(folder), 1, lambda *_: None) as crew:
 
         def judge(step: Step) -> tuple[bool | None, str]:
@@ -59,9 +61,10 @@ def run(
                 bench = bench_like(next(iter(benches.values())), spec, tell)
             except BuildError as error:
                 return None, str(error).splitlines()[0]
+            judged.append(bench)
             boots: list[BootResult] = []
             for seed in study.seeds:
-                boots += crew.boot([(case, bench, seed)])
+                boots += boot_beside(crew, [(case, bench, seed)], table.property, judged[0])
                 violated, text = verdict(boots, table.property, table.most)
                 if not violated:
                     break

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 
 from numalab.cli import completion, options
+from numalab.cli.hunt.replay_cases import replay_cases
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
 from numalab.errors import UserError
-from numalab.files import make_dir, write_text
+from numalab.files import make_dir
 from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
-from numalab.hunt.case_file import find_cases, read_case
 from numalab.hunt.compare.pairs import require_different
 from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
 from numalab.hunt.direction.direction import Direction
@@ -25,12 +25,10 @@ from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.property import OF_SCHEDULER, describe_property, property_names
-from numalab.hunt.replay import Replayed, render_replay_junit, replay
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.kernel_specs import KernelSpec, without_last_series
-from numalab.kernel.patched_kernel import named_kernel
 from numalab.places import project_dir
 from numalab.plugins import require_plugins
 from numalab.progress import Progress
@@ -134,7 +132,7 @@ def command(
         return
     require_plugins()
     if again:
-        _replay(kernel, mode, jobs, output, junit, connection, as_json)
+        replay_cases(kernel, mode, jobs, output, junit, connection, as_json)
         return
     if argument and scheduler is None:
         raise UserError("needs --scheduler", key="--argument")
@@ -273,67 +271,6 @@ def _one_kernel(names: Sequence[str]) -> KernelSpec:
             f"a hunt is on one kernel, not {len(names)}; --replay takes several", key="--kernel"
         )
     return chosen_kernel(names[0])
-
-
-def _replay(
-    kernels: Sequence[str] | None,
-    mode: ModeName,
-    jobs: int | None,
-    output: Path | None,
-    junit: Path | None,
-    connection: str,
-    as_json: bool,
-) -> None:
-    """Boot the stored cases again; exit with 1 if a result differs from the case file."""
-    cases = [(path, *read_case(path)) for path in find_cases()]
-    tables = [(path, case, table, study.seeds) for path, case, table, study in cases]
-    wanted = {
-        path.stem: [
-            (name, name in table.violated_by)
-            for name in (kernels or [*table.violated_by, *table.holds_on])
-        ]
-        for path, _, table, _ in tables
-    }
-    specs = {name: chosen_kernel(name) for name in kernels or ()}
-    for path, _, table, _ in [] if kernels else tables:
-        for key in ("violated_by", "holds_on"):
-            for name in getattr(table, key):
-                specs[name] = named_kernel(name, path, f"case.{key}")
-    folder = output or project_dir() / "reports" / "hunts" / "replay"
-    connect(connection)
-    emulators = {path.stem: study.machine.emulator for path, _, _, study in cases}
-    benches: dict[str | None, dict[str, HuntBench]] = {}
-    with progress_lines("prepare") as tell:
-        for emulator in dict.fromkeys(emulators.values()):
-            made = prepare_benches([*specs.values()], mode, connection, tell, emulator=emulator)
-            benches[emulator] = {bench.kernel.name: bench for bench in made}
-    rows: list[Replayed] = []
-    with (
-        continued_by("the same command"),
-        workers(Store(folder), jobs or 1, lambda *_: None) as crew,
-    ):
-        for path, case, table, seeds in tables:
-            on = benches[emulators[path.stem]]
-
-            def boots(
-                case: Case,
-                name: str,
-                at: Sequence[int] = seeds,
-                on: Mapping[str, HuntBench] = on,
-            ) -> list[BootResult]:
-                return crew.boot([(case, on[name], seed) for seed in at])
-
-            done = replay(path.stem, case, table, wanted[path.stem], boots)
-            for row in done:
-                how = "ok" if row.passes else "UNEXPECTED"
-                say(f"{row.case} on {row.kernel}: {how}: {row.seen}")
-            rows += done
-    if junit is not None:
-        write_text(junit, render_replay_junit(rows))
-    bad = [row for row in rows if not row.passes]
-    emit(rows, as_json, f"{len(rows)} done, {len(bad)} unexpected")
-    if bad:
-        raise typer.Exit(1)
 
 
 def _reference(spec: KernelSpec, against: str | None) -> KernelSpec | None:

@@ -1,5 +1,6 @@
 """Findings about two boots of one case and seed: of a kernel, and of its reference kernel."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from numalab.errors import UserError
@@ -7,6 +8,7 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.compare.facts import differing_facts
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.property import FACTS
+from numalab.hunt.workers import Boot, CaseWorkers
 
 
 def with_differences(result: BootResult, reference: BootResult) -> BootResult:
@@ -25,6 +27,17 @@ def with_differences(result: BootResult, reference: BootResult) -> BootResult:
         text = f"{first.subject}: {first.actual}, with the reference kernel {first.expected}{more}"
     finding = Finding(FACTS, None, float(len(differences)), 0.0, text)
     return replace(result, findings=(*result.findings, finding))
+
+
+def boot_beside(
+    crew: CaseWorkers, boots: Sequence[Boot], prop: str, reference: HuntBench | None
+) -> list[BootResult]:
+    """Boot cases; for `topology-facts`, also on the reference kernel, to compare each boot."""
+    results = crew.boot(boots)
+    if reference is None or prop != FACTS:
+        return results
+    references = crew.boot([(case, reference, seed) for case, _, seed in boots])
+    return list(map(with_differences, results, references))
 
 
 def require_different(bench: HuntBench, reference: HuntBench) -> None:
