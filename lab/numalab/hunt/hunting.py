@@ -363,7 +363,8 @@ def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Fi
         if limit_between([finding], beside) is not None:
             usual = finding.most if finding.suspect is None else finding.suspect
             least = max([usual / 2, *(value.value for value in beside)]) or finding.value / 100
-            clear.append((finding.violated * 100 + finding.value / least, finding))
+            ratio = finding.value / least / (finding.apart if finding.differential else 1.0)
+            clear.append((finding.violated * 100 + ratio, finding))
     ordered = [finding for _, finding in sorted(clear, key=lambda pair: -pair[0])]
     limited = [finding for finding in ordered if not finding.differential]
     differing = [finding for finding in ordered if finding.differential]

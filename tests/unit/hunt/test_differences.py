@@ -62,6 +62,8 @@ def test_counters_of_the_driver(hogs: LoadRecording) -> None:
     assert text_of(run, "more-timer-interrupts-of-idle-cpus").endswith(": 2 a second and CPU")
     assert text_of(run, "more-timer-interrupts-of-busy-cpus").endswith(": 250 a second and CPU")
     assert judge_load(hogs, {"more-pulled-tasks"}) == ((), {}), "nothing was printed"
+    reset = with_counters(hogs, lb_pulled=-1)
+    assert judge_load(reset, {"more-pulled-tasks"}) == ((), {}), "domains were built again"
     assert judge_load(run, {"more-numa-faults"}) == ((), {}), "there is no memory user"
 
 

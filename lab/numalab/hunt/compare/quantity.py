@@ -19,8 +19,9 @@ class Quantity:
     """A quantity of a load to compare with the reference kernel: its name, unit and changes.
 
     Both `changes` count by default. `floor` is added to both values before they are compared, so
-    that small numbers are alike; the larger must be `apart` times the smaller. A share has the unit
-    `%` and is 0 to 100; its `less` compares the rest.
+    that small numbers are alike; the larger must be `apart` times the smaller, which should be more
+    than what 98 % of the loads of two equal kernels show. A share has the unit `%` and is 0 to 100;
+    its `less` compares the rest.
     """
 
     name: str

@@ -19,7 +19,7 @@ def ran(run: LoadRecording) -> float | None:
     return 100.0 * (ready - waited) / ready if ready >= 50 * MS else None
 
 
-@register_difference(Quantity("spread-of-equal-tasks", "%", 10.0, ("more",)))
+@register_difference(Quantity("spread-of-equal-tasks", "%", 10.0, ("more",), apart=2.5))
 def spread(run: LoadRecording) -> float | None:
     """How far the least time of equal tasks of a part is below the mean, for the worst part."""
     worst: float | None = None
@@ -97,14 +97,14 @@ def _waits(run: LoadRecording) -> Ints:
     return np.sort(np.concatenate([np.empty(0, np.int64), *lengths]))
 
 
-@register_difference(Quantity("mean-wait", "ms", 1.0, ("more",)))
+@register_difference(Quantity("mean-wait", "ms", 1.0, ("more",), apart=3.0))
 def mean_wait(run: LoadRecording) -> float | None:
     """The mean time that a task of the load waits before it runs."""
     waits = _waits(run)
     return float(waits.mean()) / MS if len(waits) >= _FEWEST else None
 
 
-@register_difference(Quantity("long-wait", "ms", 4.0, ("more",)))
+@register_difference(Quantity("long-wait", "ms", 4.0, ("more",), apart=4.0))
 def long_wait(run: LoadRecording) -> float | None:
     """The 99th percentile of the time that a task of the load waits before it runs."""
     waits = _waits(run)

@@ -12,54 +12,63 @@ _DEEPEST = 3  # as in counters.h
 
 
 def _grown(run: LoadRecording, *names: str) -> float | None:
-    """Return the growth of counters over the load, a second; None if one was not printed."""
+    """Return the growth of counters over the load, a second.
+
+    None if a counter was not printed, or was reset.
+    """
     began, ended = run.counters.get("begin", {}), run.counters.get("end", {})
     seconds = run.window.length_ns / 1e9
     if not seconds or any(name not in began or name not in ended for name in names):
         return None
-    return sum(ended[name] - began[name] for name in names) / seconds
+    grown = [ended[name] - began[name] for name in names]
+    return sum(grown) / seconds if min(grown) >= 0 else None
 
 
-@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0))
+def _balancing(run: LoadRecording, *names: str) -> float | None:
+    """Return the growth of counters of domains; None if the load may rebuild the domains."""
+    return None if run.load.hotplug or run.load.cpuset else _grown(run, *names)
+
+
+@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0, apart=1.5))
 def balancing_lowest(run: LoadRecording) -> float | None:
     """Attempts to balance the lowest domain of a CPU, busy or idle."""
-    return _grown(run, "lb_attempts_0")
+    return _balancing(run, "lb_attempts_0")
 
 
-@register_difference(Quantity("balancing-in-higher-domains", "a second", 60.0))
+@register_difference(Quantity("balancing-in-higher-domains", "a second", 60.0, apart=1.5))
 def balancing_higher(run: LoadRecording) -> float | None:
     """Attempts to balance a higher domain of a CPU, busy or idle."""
-    return _grown(run, *(f"lb_attempts_{level}" for level in range(1, _DEEPEST + 1)))
+    return _balancing(run, *(f"lb_attempts_{level}" for level in range(1, _DEEPEST + 1)))
 
 
 @register_difference(Quantity("newly-idle-balancing", "a second", 60.0))
 def newly_idle(run: LoadRecording) -> float | None:
     """Attempts to balance a domain of a CPU that becomes idle."""
-    return _grown(run, "lb_newidle")
+    return _balancing(run, "lb_newidle")
 
 
-@register_difference(Quantity("failed-balancing", "a second", 60.0))
+@register_difference(Quantity("failed-balancing", "a second", 60.0, apart=1.5))
 def failed(run: LoadRecording) -> float | None:
     """Attempts to balance that found a busiest queue and moved no task."""
-    return _grown(run, "lb_failed")
+    return _balancing(run, "lb_failed")
 
 
 @register_difference(Quantity("pulled-tasks", "a second", 15.0))
 def pulled(run: LoadRecording) -> float | None:
     """Tasks that load balancing pulled."""
-    return _grown(run, "lb_pulled")
+    return _balancing(run, "lb_pulled")
 
 
-@register_difference(Quantity("active-balancing", "a second", 10.0))
+@register_difference(Quantity("active-balancing", "a second", 10.0, apart=1.5))
 def active(run: LoadRecording) -> float | None:
     """Attempts to move a running task."""
-    return _grown(run, "lb_active")
+    return _balancing(run, "lb_active")
 
 
-@register_difference(Quantity("affine-wake-ups", "a second", 50.0))
+@register_difference(Quantity("affine-wake-ups", "a second", 50.0, apart=1.5))
 def affine(run: LoadRecording) -> float | None:
     """Wake-ups that wake_affine() moved to the CPU of the waker."""
-    return _grown(run, "wake_affine")
+    return _balancing(run, "wake_affine")
 
 
 def _for_user(run: LoadRecording, *names: str) -> float | None:
@@ -101,13 +110,13 @@ def work(run: LoadRecording) -> float | None:
     return _for_user(run, "pages_touched")
 
 
-@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.5))
+@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.25))
 def reschedule(run: LoadRecording) -> float | None:
     """Interrupts to another CPU to reschedule."""
     return _grown(run, "irq_reschedule")
 
 
-@register_difference(Quantity("function-call-interrupts", "a second", 100.0))
+@register_difference(Quantity("function-call-interrupts", "a second", 100.0, apart=1.25))
 def calls(run: LoadRecording) -> float | None:
     """Interrupts to another CPU to call a function, such as to wake a task or to balance."""
     return _grown(run, "irq_call")
@@ -122,7 +131,9 @@ def _timers(run: LoadRecording, *, idle: bool) -> float | None:
     return None if grown is None else grown / len(names)
 
 
-@register_difference(Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",)))
+@register_difference(
+    Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",), 1.5)
+)
 def timers_idle(run: LoadRecording) -> float | None:
     """Timer interrupts of CPUs that are idle for most of the time."""
     return _timers(run, idle=True)
