@@ -7,7 +7,7 @@ and verdicts, with any number of workers, also if the hunt was interrupted.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -234,17 +234,19 @@ class Hunter:
 
         Return the number of seeds that each finding passed.
         """
-        confirmed = self.fresh_boots.confirm(findings, case)
+        try:
+            confirmed = self.fresh_boots.confirm(findings, case)
+        except BudgetOverError:
+            self._note(suspicion(finding, [], [], confirmed=False) for finding in findings)
+            raise
         minutes, boots = self._minutes(), self.workers.requested
         shown = sorted(
             confirmed.shown, key=lambda finding: (finding.most > 0, not finding.violated)
         )
-        for finding, samples in confirmed.samples.items():
-            outcome = suspicion(
-                finding, samples.mine, samples.theirs, confirmed=finding in confirmed.shown
-            )
-            self.hunt.suspicions.append(outcome)
-            self.tell(str(outcome))
+        self._note(
+            suspicion(finding, samples.mine, samples.theirs, confirmed=finding in shown)
+            for finding, samples in confirmed.samples.items()
+        )
         for finding in shown:
             if self._is_found(finding.prop) or (self.hunt.violations and self.aim.first_only):
                 continue
@@ -267,6 +269,11 @@ class Hunter:
             )
             self.tell(f"found: {small[1].prop}: {small[1].text}")
         return confirmed.passed
+
+    def _note(self, outcomes: Iterable[Suspicion]) -> None:
+        for outcome in outcomes:
+            self.hunt.suspicions.append(outcome)
+            self.tell(str(outcome))
 
     def _shrunk(self, finding: Finding, case: Case) -> tuple[Case, Finding, tuple[int, ...]] | None:
         """Return the smallest case that shows a finding, its finding, and the seeds.

@@ -297,6 +297,23 @@ def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> No
     assert violation.seeds == (2, 3, 4)
 
 
+def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
+    class Ends(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            if len(self.booted) >= 4:
+                raise BudgetOverError
+            return super().boot(boots)
+
+    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
+    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
+    hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
+    with pytest.raises(BudgetOverError):
+        for boot in hunter._boot_all([case]):
+            hunter._take(*boot)
+    (outcome,) = hunter.hunt.suspicions
+    assert str(outcome) == f"{PROP} in load 0 not tried to the end: the budget is over"
+
+
 def test_limits_lie_between() -> None:
     def at(value: float) -> Finding:
         return Finding(PROP, 0, value, 1.0, "", suspect=0.1)

@@ -12,6 +12,7 @@ class Suspicion:
     """A suspected finding after its fresh boots: whether they confirmed it, and their values.
 
     `value` and `reference` are means over `samples` and `reference_samples` (None: no sample).
+    Without samples the budget was over before the last of these boots.
     """
 
     finding: Finding
@@ -24,6 +25,8 @@ class Suspicion:
     @property
     def outcome(self) -> str:
         """Whether it was confirmed, with the means of both kernels."""
+        if not self.samples:
+            return "not tried to the end: the budget is over"
         text = "confirmed" if self.confirmed else "not confirmed"
         text += f": {_mean(self.value, self.samples)}"
         if self.reference_samples:
