@@ -77,19 +77,19 @@ def _for_user(run: LoadRecording, *names: str) -> float | None:
     return None if grown is None else grown / users
 
 
-@register_difference(Quantity("numa-scans", "PTEs a second and memory user", 500.0, apart=1.5))
+@register_difference(Quantity("numa-scans", "PTEs a second and memory user", 100.0, apart=1.5))
 def scans(run: LoadRecording) -> float | None:
     """Page table entries that NUMA balancing changed to provoke faults."""
     return _for_user(run, "numa_pte_updates")
 
 
-@register_difference(Quantity("numa-faults", "a second and memory user", 300.0))
+@register_difference(Quantity("numa-faults", "a second and memory user", 100.0))
 def faults(run: LoadRecording) -> float | None:
     """NUMA hinting faults."""
     return _for_user(run, "numa_hint_faults")
 
 
-@register_difference(Quantity("numa-pages-moved", "a second and memory user", 300.0))
+@register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0))
 def pages_moved(run: LoadRecording) -> float | None:
     """Pages that NUMA balancing migrated."""
     return _for_user(run, "numa_pages_migrated")
