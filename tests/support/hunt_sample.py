@@ -27,11 +27,14 @@ def sample_case() -> Case:
     return Case(machine, draw_loads(rng, machine, 2))
 
 
-def sample_direction(case: Case, *, count: int = 3, text: str = "\tif (idle)") -> Direction:
+def sample_direction(
+    case: Case, *, count: int = 3, text: str = "\tif (idle)", series: str = "x"
+) -> Direction:
     """Return a direction after one boot: a line with `count` executions, and two that never ran."""
     guide = Direction(cast(LineTable, None), Bias({}, {}))
     lines = (line(5, "added", count, (count, 0), text=text), line(6, text=text * 3))
-    guide.take(0, case, boot(*lines, line(9, "function", 0, text=text)))
+    reach = boot(*lines, line(9, "function", 0, text=text))
+    guide.take(0, case, reach.model_copy(update={"series": series}))
     return guide
 
 

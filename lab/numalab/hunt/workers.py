@@ -52,7 +52,7 @@ class Store:
         path = self._file(case, bench, seed)
         make_dir(path.parent)
         write_text(path.with_suffix(".case"), case.text)
-        write_text(path, BOOT_RESULT.dump_json(result, indent=1).decode() + "\n")
+        write_text(path, _dumped(result) + "\n")
 
     def _file(self, case: Case, bench: HuntBench, seed: int) -> Path:
         kernel = bench.builds.kernels[bench.kernel.name].digest
@@ -69,6 +69,12 @@ class Store:
 
 def _digest(files: Mapping[str, bytes]) -> str:
     return hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+
+
+def _dumped(result: BootResult) -> str:
+    """Return a result as JSON; the counts of a whole scheduler are large, so without indent."""
+    indent = None if result.reach is not None else 1
+    return BOOT_RESULT.dump_json(result, indent=indent, exclude_defaults=True).decode()
 
 
 def _selection(bench: HuntBench) -> list[str]:

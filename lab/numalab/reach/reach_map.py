@@ -54,6 +54,7 @@ _FEATURES: tuple[tuple[str, str], ...] = (
     (r".*:.*(init|setup|build)", "the boot of another machine"),
 )  # fmt: skip
 UNKNOWN = "unknown"
+SCHEDULER = "kernel/sched"  # the series of a table of all branches
 
 
 class CellReach(BaseModel):
@@ -109,6 +110,24 @@ def map_table(kernel: str, code: KernelCode, hz: int) -> LineTable:
             lines.append(TableLine(file, number, "context", "", plain, state=state))
     change = CodeChange.LINES
     return LineTable("map", kernel, "baseline", change, tuple(lines), (), code.jiffies, hz)
+
+
+def branch_table(kernel: str, code: KernelCode, hz: int) -> LineTable:
+    """Return the table that counts every branch of the scheduler's source files."""
+    codes = [item.code for item in code.objects if not item.reason]
+    places = sorted({place for own in codes for place in own.places() if _is_scheduler(place[0])})
+    coded = ((place, line_code(place, codes)) for place in places)
+    lines = (
+        TableLine(file, number, "function", "", own, state=LineState.NOT_REACHED)
+        for (file, number), own in coded
+        if own is not None and own.jumps
+    )
+    change = CodeChange.LINES
+    return LineTable(SCHEDULER, kernel, "patched", change, tuple(lines), (), code.jiffies, hz)
+
+
+def _is_scheduler(file: str) -> bool:
+    return file.startswith(f"{SCHEDULER}/") and file.endswith(".c")
 
 
 def _is_mapped(file: str) -> bool:

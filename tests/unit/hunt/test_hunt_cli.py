@@ -24,7 +24,7 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import read_case
 from numalab.hunt.direction.hints import Bias
-from numalab.hunt.direction.plan import ChangedCode
+from numalab.hunt.direction.plan import CountedCode
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.property import OF_SCHEDULER
 from numalab.kernel.kernel_specs import KernelSpec
@@ -84,7 +84,7 @@ class Bench:
         self.boots: list[tuple[str, int]] = []
         self.written: list[str] = []
         self.broken: set[str] = set()
-        self.code: ChangedCode | None = None
+        self.code: CountedCode | None = None
         self.reach: RunReach | None = None
         self.bytes_of: Callable[[KernelSpec], str] = lambda spec: spec.name
         for module in (hunt_command, replay_command, bisect_command):
@@ -409,9 +409,9 @@ def test_a_kernel_without_a_series_needs_revisions(bench: Bench, tmp_path: Path)
         bisect_on(case=tmp_path / "case.toml")
 
 
-def counted_code(change: CodeChange = CodeChange.LINES) -> ChangedCode:
+def counted_code(change: CodeChange = CodeChange.LINES) -> CountedCode:
     table = LineTable("x", BAD, "patched", change, (), (), 0, 250)
-    return ChangedCode("x", change, table, Bias({}, {}))
+    return CountedCode("x", change, table, Bias({}, {}))
 
 
 def test_nothing_found_is_reported_with_the_lines_that_ran(bench: Bench, tmp_path: Path) -> None:

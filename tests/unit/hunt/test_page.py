@@ -6,6 +6,7 @@ import pytest
 
 from numalab.hunt.hunting import Hunt
 from numalab.hunt.result.page import outcome, write_result
+from numalab.reach.reach_map import SCHEDULER
 from support.hunt_sample import FACTS, sample_case, sample_direction, sample_page
 from support.report_sample import HOSTILE
 
@@ -45,3 +46,12 @@ def test_a_series_that_did_not_run_is_not_reached(tmp_path: Path) -> None:
     assert outcome(hunt, guide.coverage) == unreached
     write_result(tmp_path, FACTS, hunt, [], guide)
     assert '"not reached"' in (tmp_path / "coverage.json").read_text(encoding="utf-8")
+
+
+def test_a_hunt_without_series_lists_branches_but_no_source(tmp_path: Path) -> None:
+    guide = sample_direction(sample_case(), series=SCHEDULER)
+    write_result(tmp_path, FACTS, Hunt(machines=1, loads=3), [], guide)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "Frequent branches that always went the same way" in page
+    assert "Branch outcomes by file" in page
+    assert 'class="patch"' not in page

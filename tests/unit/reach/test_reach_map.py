@@ -1,16 +1,22 @@
 """The choice of cells for a patch, and what unreached lines need."""
 
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import LineTable, TableLine
-from numalab.reach.lines import LineCode
+from numalab.reach.lines import Jump, LineCode
 from numalab.reach.model import CodeChange, LineState
 from numalab.reach.reach_map import (
     UNKNOWN,
     CellReach,
     MissedLine,
+    branch_table,
     coverage,
     needed_feature,
     select_cells,
@@ -81,3 +87,35 @@ def test_needed_feature(function: str, feature: str) -> None:
 
 def test_coverage_counts_lines_of_all_cells() -> None:
     assert coverage((cell("a", 1, 2), cell("b", 2)), table(1, 2, 3)) == {FAIR: (2, 3)}
+
+
+@dataclass
+class KnownLines:
+    """The code of an object whose lines have a jump each, or none."""
+
+    lines: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def places(self) -> list[tuple[str, int]]:
+        return list(self.lines)
+
+    def line(self, place: tuple[str, int]) -> LineCode | None:
+        if place not in self.lines:
+            return None
+        jump = Jump(place[1], place[1] + 2, place[1] + 9, False, place[1] + 1, 0)
+        return LineCode((((place[1],),),), (jump,) if self.lines[place] else (), ("pick",))
+
+
+def test_the_branches_of_the_scheduler_are_counted_and_no_other_lines() -> None:
+    fair = KnownLines({(FAIR, 8): True, (FAIR, 3): True, (FAIR, 4): False})
+    deadline = KnownLines({("include/linux/list.h", 8): True, (DEADLINE, 5): True, (FAIR, 3): True})
+    objects = [SimpleNamespace(code=code, reason="") for code in (fair, deadline)]
+    objects.append(SimpleNamespace(code=KnownLines({(FAIR, 99): True}), reason="unknown"))
+    code = cast(KernelCode, SimpleNamespace(objects=objects, jiffies=4096))
+    counted = branch_table("debian-6.12", code, 250)
+    assert [(line.file, line.number) for line in counted.lines] == [
+        (DEADLINE, 5),
+        (FAIR, 3),
+        (FAIR, 8),
+    ]
+    assert len(list(counted.jumps)) == 4, "a line of two objects has the jumps of both"
+    assert (counted.jiffies, counted.hz) == (4096, 250)

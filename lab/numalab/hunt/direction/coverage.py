@@ -1,15 +1,16 @@
 """The coverage of a hunt: which changed lines ran, how often each branch went each way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ConfigDict
 
 from numalab.hunt.direction.corpus import Corpus, Outcome, target_lines
 from numalab.reach.model import LineKind, LineReach, PatchReach, Reached, RunReach
-from numalab.reach.reach_map import UNKNOWN, needed_feature
+from numalab.reach.reach_map import SCHEDULER, UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
 
-_MOST_NEVER, _MOST_BRANCHES = 6, 8  # lines in the terminal
+_MOST_NEVER, _MOST_BRANCHES, _MOST_FILES = 6, 8, 6  # lines in the terminal
+_MOST_OF_SCHEDULER = 200  # branches
 _WIDTH = 60  # of a source line
 
 
@@ -36,6 +37,11 @@ class BranchCoverage(_Record):
     is_static: bool
 
     @property
+    def executions(self) -> int:
+        """The executions of both ways."""
+        return self.taken.executions + self.not_taken.executions
+
+    @property
     def is_open(self) -> bool:
         """Whether it was executed and always went the same way."""
         return bool(self.taken.boots) != bool(self.not_taken.boots)
@@ -53,12 +59,21 @@ class LineCoverage(_Record):
     boots: int
 
 
+class FileCoverage(_Record):
+    """The produced outcomes of the counted branches of a file, and all their ways."""
+
+    file: str
+    outcomes: int
+    ways: int
+
+
 class HuntCoverage(_Record):
-    """What the drawn cases of a hunt executed of the changed code.
+    """What the drawn cases of a hunt executed of the changed code, or of the whole scheduler.
 
     `lines` are the changed lines with code, those that never ran first; for a patch that only
     removes lines, those beside the change. `branches` are those of the changed functions that were
-    executed. `outcomes` of `ways` are the produced outcomes of all their branches.
+    executed; of the scheduler (`series` is SCHEDULER), the most frequent of those that always went
+    the same way. `outcomes` of `ways` are the produced outcomes of all counted branches.
     """
 
     series: str
@@ -67,8 +82,14 @@ class HuntCoverage(_Record):
     boots: int
     lines: tuple[LineCoverage, ...]
     branches: tuple[BranchCoverage, ...]
+    files: tuple[FileCoverage, ...]
     outcomes: int
     ways: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all branches of the scheduler were counted."""
+        return self.series == SCHEDULER
 
     @property
     def never_ran(self) -> tuple[LineCoverage, ...]:
@@ -83,18 +104,34 @@ def hunt_coverage(total: PatchReach, corpus: Corpus) -> HuntCoverage | None:
         return None
     targets = [_line(line, corpus) for line in target_lines(reach)]
     branches = tuple(_branches(reach, corpus))
-    executed = tuple(item for item in branches if item.taken.boots or item.not_taken.boots)
-    ways = [way for branch in branches for way in (branch.taken, branch.not_taken)]
+    executed = [item for item in branches if item.taken.boots or item.not_taken.boots]
+    files = tuple(_files(branches))
+    outcomes, ways = sum(file.outcomes for file in files), sum(file.ways for file in files)
+    is_whole = total.series == SCHEDULER
+    if is_whole:
+        one_way = (item for item in executed if item.is_open)
+        executed = sorted(one_way, key=lambda item: -item.executions)[:_MOST_OF_SCHEDULER]
     return HuntCoverage(
         series=total.series,
-        verdict=total.verdict,
-        summary=verdict_text(total),
+        verdict=Reached.ALL if is_whole else total.verdict,
+        summary="branches of the scheduler" if is_whole else verdict_text(total),
         boots=reach.runs,
         lines=tuple(sorted(targets, key=lambda line: bool(line.boots))),
-        branches=executed,
-        outcomes=sum(1 for way in ways if way.boots),
-        ways=len(ways),
+        branches=tuple(executed),
+        files=files,
+        outcomes=outcomes,
+        ways=ways,
     )
+
+
+def _files(branches: Iterable[BranchCoverage]) -> Iterator[FileCoverage]:
+    """Return the coverage by file, the file with most branches first."""
+    by_file: dict[str, list[int]] = {}
+    for branch in branches:
+        boots = by_file.setdefault(branch.file, [])
+        boots += [branch.taken.boots, branch.not_taken.boots]
+    for file, boots in sorted(by_file.items(), key=lambda item: -len(item[1])):
+        yield FileCoverage(file=file, outcomes=sum(map(bool, boots)), ways=len(boots))
 
 
 def _line(line: LineReach, corpus: Corpus) -> LineCoverage:
@@ -143,10 +180,15 @@ def is_unreached(coverage: HuntCoverage) -> bool:
 
 def coverage_lines(coverage: HuntCoverage) -> Iterator[str]:
     """Return the coverage for the terminal: lines that never ran first."""
-    yield (
-        f"reach: {coverage.summary}, in {coverage.boots} boots; {coverage.outcomes} of"
-        f" {coverage.ways} branch outcomes of the changed functions"
-    )
+    counted = f"{coverage.outcomes} of {coverage.ways} branch outcomes of"
+    if coverage.is_whole:
+        yield f"reach: {counted} the scheduler, in {coverage.boots} boots"
+        for file in coverage.files[:_MOST_FILES]:
+            yield f"  {file.file}: {file.outcomes} of {file.ways}"
+    else:
+        yield (
+            f"reach: {coverage.summary}, in {coverage.boots} boots; {counted} the changed functions"
+        )
     never = coverage.never_ran
     for line in never[:_MOST_NEVER]:
         feature = needed_feature(line.file, line.function)

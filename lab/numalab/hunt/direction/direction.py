@@ -20,7 +20,7 @@ from numalab.reach.model import PatchReach, RunReach
 from numalab.topology.topology import Topology
 
 # Shares of all cases: as in a hunt without direction, new ones by the hints, varied ones the rest.
-_PLAIN, _HINTED = 0.35, 0.2
+_PLAIN, _HINTED = 0.3, 0.2
 _MACHINES = 6  # drawn for each case by the hints
 _SMT = 0.25
 _KINDS = ("loads", "machine", "combined")  # of variations
@@ -50,7 +50,8 @@ class Direction:
         """Return case `number` of a seed; arguments as for `draw_case`."""
         rng = random.Random(f"{seed}-{number}-direction")
         share = rng.random()
-        if share < _PLAIN or timed or not self.steers:
+        close = bool(near) and number % 3 == 2
+        if share < _PLAIN or close or timed or not self.steers:
             return draw_case(seed, number, timed=timed, near=near, most=most)
         most = most or LOADS
         if share < _PLAIN + _HINTED or not self.corpus.cases:

@@ -8,34 +8,44 @@ from numalab.kernel.kernel_specs import KernelSpec, without_last_series
 from numalab.kernel.patch_base import files_of
 from numalab.kernel.patch_series import find_series
 from numalab.progress import Progress, no_progress
+from numalab.reach.kernel_code_artifact import kernel_code
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import CodeChange
 from numalab.reach.prepare import prepare_reach
+from numalab.reach.reach_map import branch_table
+from numalab.reach.source_text import parse_config
 from numalab.source.changes import line_changes
 
-# Where the callers of changed functions are looked up.
+# Where the callers of changed functions are looked up; the objects that they are part of hold all
+# other files of the scheduler, too (kernel/sched/build_policy.c, build_utility.c).
 _SOURCES = ("core", "fair", "topology", "rt", "deadline", "idle")
 
 
 @dataclass(frozen=True)
-class ChangedCode:
-    """The last series of a kernel: the lines to count, and what the changed code reads."""
+class CountedCode:
+    """What boots count: the code around the last series of a kernel, or the whole scheduler.
 
-    series: str
+    `bias` is what the changed code reads. None is the `series` of the whole scheduler.
+    """
+
+    series: str | None
     change: CodeChange
     table: LineTable
     bias: Bias
 
 
-def plan_direction(spec: KernelSpec, on_progress: Progress = no_progress) -> ChangedCode | None:
-    """Return the code that the last series of a kernel changes; None for a kernel without one.
+def plan_direction(spec: KernelSpec, on_progress: Progress = no_progress) -> CountedCode | None:
+    """Return what boots of a kernel count; None for a prebuilt kernel, whose lines are unknown.
 
-    None also for a prebuilt kernel, and if the kernel without the series is not in `kernels.toml`.
-    Raises BuildError, HostError or UserError as `prepare_reach` does.
+    That is the functions that its last series changes; all branches of the scheduler if it has no
+    series, or if the kernel without it is not in `kernels.toml`. Raises BuildError, HostError or
+    UserError as `prepare_reach` does.
     """
     base = without_last_series(spec)
-    if base is None or spec.is_prebuilt or not spec.series:
+    if spec.is_prebuilt:
         return None
+    if base is None or not spec.series:
+        return _plan_scheduler(spec, on_progress)
     series = find_series(spec.series[-1])
     kernels = [ensure_kernel(side, on_progress=on_progress) for side in (base, spec)]
     read = files_of(base, on_progress)
@@ -50,4 +60,14 @@ def plan_direction(spec: KernelSpec, on_progress: Progress = no_progress) -> Cha
     )
     files = (read(f"kernel/sched/{name}.c") for name in _SOURCES)
     bias = bias_of(changes, [file.text for file in files if file is not None])
-    return ChangedCode(series.name, plan.code, plan.tables[kernels[1].digest], bias)
+    return CountedCode(series.name, plan.code, plan.tables[kernels[1].digest], bias)
+
+
+def _plan_scheduler(spec: KernelSpec, on_progress: Progress) -> CountedCode:
+    kernel = ensure_kernel(spec, on_progress=on_progress)
+    code = kernel_code(
+        spec, kernel, [f"kernel/sched/{name}.c" for name in _SOURCES], (), on_progress
+    )
+    config = parse_config(kernel.config.read_text(encoding="utf-8") if kernel.config else "")
+    table = branch_table(spec.name, code, int(config.get("HZ", "250")))
+    return CountedCode(None, CodeChange.LINES, table, Bias({}, {}))

@@ -10,6 +10,7 @@ from numalab.hunt.direction.coverage import HuntCoverage, is_unreached
 from numalab.hunt.direction.direction import Direction
 from numalab.hunt.hunting import ConfirmedViolation, Hunt
 from numalab.hunt.load import render_load
+from numalab.reach.reach_map import SCHEDULER
 from numalab.report.page.page import data_uri, render_template
 from numalab.report.page.reach import annotated_values
 from numalab.topology.view.drawing import render_svg
@@ -71,7 +72,7 @@ def render_hunt(
 ) -> str:
     """Render a hunt as one HTML page without requests; all texts may come from a guest."""
     coverage = direction.coverage if direction is not None else None
-    reach = direction.total if direction is not None else None
+    reach = direction.total if direction is not None and coverage is not None else None
     suspicions = list(_suspicions(hunt))
     values = {
         "facts": facts,
@@ -87,7 +88,7 @@ def render_hunt(
         "loads": list(_classes(hunt.covered, "load: ")),
         "coverage": coverage,
         "branches": coverage.branches[:_MOST_ROWS] if coverage is not None else (),
-        "annotated": annotated_values(reach) if reach is not None else None,
+        "annotated": annotated_values(reach) if reach and reach.series != SCHEDULER else None,
     }
     return render_template("hunt.html", (), values)
 

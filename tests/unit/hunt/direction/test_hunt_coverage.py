@@ -10,6 +10,7 @@ from numalab.hunt.direction.coverage import (
 )
 from numalab.reach.merge import merged
 from numalab.reach.model import Reached, RunReach
+from numalab.reach.reach_map import SCHEDULER
 from unit.hunt.direction.counted import boot, line
 
 
@@ -60,3 +61,26 @@ def test_a_patch_whose_lines_never_ran_is_not_reached(drawn_case: Case) -> None:
     result = coverage(drawn_case, boot(line(5), line(9, "function", 2, (1, 1))))
     assert is_unreached(result)
     assert result.verdict is Reached.NOT
+
+
+def test_the_whole_scheduler_is_summed_by_file(drawn_case: Case) -> None:
+    lines = [
+        line(number, "function", 1, (number, 0)).model_copy(
+            update={"file": f"kernel/sched/{'rt' if number < 40 else 'fair'}.c"}
+        )
+        for number in range(30, 300)
+    ]
+    both = line(500, "function", 1, (9000, 1))
+    whole = boot(*lines, both).model_copy(update={"series": SCHEDULER})
+    result = coverage(drawn_case, whole, whole)
+    assert result.is_whole and not is_unreached(result) and not result.lines
+    assert [(file.file, file.outcomes, file.ways) for file in result.files] == [
+        ("kernel/sched/fair.c", 262, 522),
+        ("kernel/sched/rt.c", 10, 20),
+    ]
+    assert len(result.branches) == 200, "those that went both ways, and rare ones, are left out"
+    assert (result.branches[0].line, result.branches[0].executions) == (299, 598)
+    shown = list(coverage_lines(result))
+    assert shown[0] == "reach: 272 of 542 branch outcomes of the scheduler, in 2 boots"
+    assert shown[1] == "  kernel/sched/fair.c: 262 of 522"
+    assert len(shown) <= 20
