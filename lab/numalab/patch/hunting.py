@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.direction.direction import Direction
 from numalab.hunt.finding import APART
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.property import absolute_property_names
@@ -50,7 +51,8 @@ class PatchHunt:
     """The inputs of the hunt: both kernels, the workers, and the folder for cases.
 
     `shaken` are benches of baseline and patched kernel whose boots start in a state that the seed
-    decides: two kernels differ a little after any boot, by whatever was changed.
+    decides: two kernels differ a little after any boot, by whatever was changed. `direction`
+    returns a new direction for each attempt.
     """
 
     bench: HuntBench
@@ -59,6 +61,7 @@ class PatchHunt:
     crew: CaseWorkers
     folder: Path
     tell: Callable[[str], None]
+    direction: Callable[[], Direction] | None = None
 
     def run(self, deadline: float) -> HuntOutcome:
         """Hunt until a case is confirmed by fresh seeds, or until `deadline` (monotonic time).
@@ -80,7 +83,9 @@ class PatchHunt:
 
     def _hunt(self, seed: int, seconds: float) -> Hunt:
         aim = Aim(seed, frozenset(absolute_property_names()), seconds, first_only=True)
-        return Hunter(aim, self.bench, self.crew, self.tell, self.baseline).run()
+        direction = self.direction() if self.direction is not None else None
+        hunter = Hunter(aim, self.bench, self.crew, self.tell, self.baseline, direction)
+        return hunter.run()
 
     def _tested(self, violation: ConfirmedViolation) -> FoundCase | None:
         """Test a violation with fresh seeds; None if the patched kernel is not worse."""

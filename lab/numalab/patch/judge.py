@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from numalab.campaign.resume import OnWait
 from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, driver
 from numalab.hunt.case import Case
+from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.plan import bias_on
 from numalab.hunt.finding import BootResult
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
@@ -170,8 +173,14 @@ def _hunt(
     baseline, patched = (_bench(study, name, driver()) for name in names)
     shaken = driver(shaker())
     before, after = (_bench(study, name, shaken) for name in names)
+    direction = None
+    if patched.reach is not None:
+        changes = patch_changes(request.kernel, listener.progress)
+        bias = bias_on(request.kernel.base, changes, listener.progress)
+        direction = partial(Direction, patched.reach, bias)
     with workers(Store(folder), request.jobs or host_jobs(), note) as crew:
-        hunt = PatchHunt(patched, baseline, (before, after), crew, folder, listener.tell)
+        shaken_benches = (before, after)
+        hunt = PatchHunt(patched, baseline, shaken_benches, crew, folder, listener.tell, direction)
         outcome = hunt.run(deadline)
     if counted:
         reach = merged(("hunt", boot) for boot in counted)

@@ -44,6 +44,7 @@ def test_a_series_that_did_not_run_is_not_reached(tmp_path: Path) -> None:
     hunt = Hunt(machines=1, loads=3)
     unreached = "Not reached: no changed line ran on 1 machine, 3 loads."
     assert outcome(hunt, guide.coverage) == unreached
+    assert outcome(hunt, None, is_survey=True).startswith("Survey of 1 machine, 3 loads:")
     write_result(tmp_path, FACTS, hunt, [], guide)
     assert '"not reached"' in (tmp_path / "coverage.json").read_text(encoding="utf-8")
 

@@ -203,6 +203,7 @@ def command(
         created,
         round((time.monotonic() - hunter.began) / 60, 1),
         booted,
+        survey,
     )
     page = write_result(folder, facts, progress, files, direction)
     value = {

@@ -1,5 +1,6 @@
 """Compile what a hunt counts: the changed lines of a kernel, and the functions around them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.hunt.direction.hints import Bias, bias_of
@@ -14,7 +15,7 @@ from numalab.reach.model import CodeChange
 from numalab.reach.prepare import prepare_reach
 from numalab.reach.reach_map import branch_table
 from numalab.reach.source_text import parse_config
-from numalab.source.changes import line_changes
+from numalab.source.changes import FileChange, line_changes
 
 # Where the callers of changed functions are looked up; the objects that they are part of hold all
 # other files of the scheduler, too (kernel/sched/build_policy.c, build_utility.c).
@@ -48,8 +49,7 @@ def plan_direction(spec: KernelSpec, on_progress: Progress = no_progress) -> Cou
         return _plan_scheduler(spec, on_progress)
     series = find_series(spec.series[-1])
     kernels = [ensure_kernel(side, on_progress=on_progress) for side in (base, spec)]
-    read = files_of(base, on_progress)
-    changes = line_changes([series], read)
+    changes = line_changes([series], files_of(base, on_progress))
     plan = prepare_reach(
         series.name,
         changes,
@@ -58,9 +58,17 @@ def plan_direction(spec: KernelSpec, on_progress: Progress = no_progress) -> Cou
         on_progress,
         whole_functions=True,
     )
-    files = (read(f"kernel/sched/{name}.c") for name in _SOURCES)
-    bias = bias_of(changes, [file.text for file in files if file is not None])
+    bias = bias_on(base, changes, on_progress)
     return CountedCode(series.name, plan.code, plan.tables[kernels[1].digest], bias)
+
+
+def bias_on(
+    base: KernelSpec, changes: Sequence[FileChange], on_progress: Progress = no_progress
+) -> Bias:
+    """Return what the changes of a kernel read; callers are looked up in its scheduler."""
+    read = files_of(base, on_progress)
+    files = (read(f"kernel/sched/{name}.c") for name in _SOURCES)
+    return bias_of(changes, [file.text for file in files if file is not None])
 
 
 def _plan_scheduler(spec: KernelSpec, on_progress: Progress) -> CountedCode:

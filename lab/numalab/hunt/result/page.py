@@ -31,6 +31,7 @@ class HuntFacts:
     created: str
     minutes: float
     boots: int
+    is_survey: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def render_hunt(
     suspicions = list(_suspicions(hunt))
     values = {
         "facts": facts,
-        "outcome": outcome(hunt, coverage),
+        "outcome": outcome(hunt, coverage, is_survey=facts.is_survey),
         "hunt": hunt,
         "findings": [
             _finding(violation, file)
@@ -93,7 +94,7 @@ def render_hunt(
     return render_template("hunt.html", (), values)
 
 
-def outcome(hunt: Hunt, coverage: HuntCoverage | None) -> str:
+def outcome(hunt: Hunt, coverage: HuntCoverage | None, *, is_survey: bool = False) -> str:
     """Return the outcome in one sentence."""
     booted = f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')}"
     if hunt.violations:
@@ -101,6 +102,8 @@ def outcome(hunt: Hunt, coverage: HuntCoverage | None) -> str:
         return f"{counted(len(hunt.violations), 'violation')} found ({names}); {booted}."
     if coverage is not None and is_unreached(coverage):
         return f"Not reached: no changed line ran on {booted}."
+    if is_survey:
+        return f"Survey of {booted}: no value was confirmed in other boots."
     return f"Nothing found: {booted}."
 
 

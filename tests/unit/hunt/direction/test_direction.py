@@ -1,12 +1,23 @@
 """Cases depend on the seed and on what earlier boots executed, on nothing else."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
+from numalab.campaign.build import Builds
+from numalab.guest.kvm import Choice
+from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.direction.direction import Direction
 from numalab.hunt.direction.hints import Bias
+from numalab.hunt.finding import BootResult
 from numalab.hunt.generate.cases import draw_case
+from numalab.hunt.hunting import Aim, Hunter
+from numalab.hunt.workers import Boot, CaseWorkers
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import RunReach
 from unit.hunt.direction.counted import boot, line
@@ -72,3 +83,39 @@ def test_a_boot_without_counts_adds_nothing() -> None:
     guide.take(0, draw_case(1, 0), None)
     assert guide.corpus.cases == []
     assert guide.coverage is None
+
+
+@dataclass
+class CountingWorkers:
+    """Boots whose counts depend on the case alone; every fifth fails, as on a busy host."""
+
+    count: int
+    requested: int = 0
+    cases: list[Case] = field(default_factory=list)
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        results = []
+        for case, bench, _ in boots:
+            assert bench.reach is not None
+            self.cases.append(case)
+            digit = int(case.key(), 16) % 5
+            reach = boot(line(5, "added", 3, (3, digit == 1), (1, digit == 2)), line(6))
+            results.append(BootResult((), 1.0, "no space" if digit == 4 else "", reach=reach))
+        return results
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_any_number_of_workers_boots_the_same_cases(count: int) -> None:
+    def booted(workers: int) -> list[Case]:
+        crew = CountingWorkers(workers)
+        choice = cast(Choice, SimpleNamespace(mode="icount"))
+        bench = HuntBench(cast(KernelSpec, None), cast(Builds, None), choice)
+        aim = Aim(seed=1, properties=frozenset(), seconds=600, machines=24, loads=3)
+        table = cast(LineTable, "table")
+        guide = Direction(table, NONE)
+        Hunter(aim, bench, cast(CaseWorkers, crew), lambda _: None, None, guide).run()
+        assert guide.coverage is not None
+        assert guide.coverage.boots < len(crew.cases) == 24
+        return crew.cases
+
+    assert booted(count) == booted(1)
