@@ -491,3 +491,16 @@ def test_arguments_need_a_scheduler(bench: Bench) -> None:
     with pytest.raises(UserError, match="no scheduler is called 'scx_none'"):
         hunt("--scheduler", "scx_none")
     assert not bench.requested
+
+
+def test_a_hunt_goes_on_without_line_numbers(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise BuildError("fair.o does not compile", tail="error")
+
+    monkeypatch.setattr(hunt_command, "plan_direction", fails)
+    done = hunt("--kernel", BAD, "--machines", 4, "--first", "--output", tmp_path, "--json")
+    assert "hunting without direction: fair.o does not compile" in done.stderr
+    document = json.loads(done.stdout)
+    assert document["found"] and document["reach"] is None

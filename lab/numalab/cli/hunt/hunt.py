@@ -14,7 +14,7 @@ from numalab.cli import completion, options
 from numalab.cli.hunt.replay_cases import replay_cases
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
-from numalab.errors import UserError
+from numalab.errors import LabError, UserError
 from numalab.files import make_dir
 from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
@@ -247,10 +247,14 @@ def command(
 def _direction(
     spec: KernelSpec, bench: HuntBench, *, steers: bool, tell: Progress
 ) -> Direction | None:
-    """Return the direction of a hunt; None for a kernel whose changed code cannot be counted."""
+    """Return the direction of a hunt; None for a kernel whose code cannot be counted."""
     if bench.choice.mode == "kvm":
         return None
-    code = plan_direction(spec, tell)
+    try:
+        code = plan_direction(spec, tell)
+    except LabError as error:  # a hunt needs no line numbers
+        say(f"warning: hunting without direction: {str(error).splitlines()[0]}")
+        return None
     if code is None:
         return None
     if code.change is CodeChange.NONE:
