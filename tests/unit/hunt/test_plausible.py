@@ -106,6 +106,14 @@ def test_a_smaller_machine_may_grow_again() -> None:
     assert len(small.machine.nodes) == 4
 
 
+def test_a_table_of_a_shape_becomes_the_shape() -> None:
+    table = "matrix = [[10,16,22,26],[16,10,16,21],[22,16,10,16],[26,21,16,10]]"
+    plainer = next(plainer_on_own_nodes(case_of(FREE, table)))
+    assert plainer.machine.shape is not None
+    assert plainer.machine.shape.kind == "line"
+    assert implausibility(plainer.only(plainer.loads[0])).distances == 0
+
+
 def test_loads_of_plainer_cases_fit_their_machines() -> None:
     case = case_of("time ms=900;hog n=4 start=9 cpus=9-11;hotplug cpu=1 off=9 on=99", ODD)
     plainer = [*plainer_on_own_nodes(case), *plainer_on_other_nodes(case)]

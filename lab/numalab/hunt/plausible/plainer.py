@@ -29,8 +29,10 @@ def plainer_on_own_nodes(case: Case) -> Iterator[Case]:
     sizes = [len(node.cpus) for node in machine.nodes]
     even = [max(set(sizes), key=lambda size: (sizes.count(size), size))] * len(sizes)
     matrix = _by_hops(machine)
-    tables = [[f"matrix = {matrix}"]] if matrix else []
-    tables += [_shape(kind, len(sizes)) for kind in _SHAPES]
+    shapes = [_shape(kind, len(sizes)) for kind in _SHAPES]
+    # A shape that has the same distances is shorter to write than the table.
+    same = [table for table in shapes if matrix and _distances(table, len(sizes)) == matrix]
+    tables = [*(same or ([[f"matrix = {matrix}"]] if matrix else [])), *shapes]
     for table in tables:
         for cpus in dict.fromkeys((tuple(sizes), tuple(even))):
             yield from _on(case, cpus, table)
@@ -121,6 +123,12 @@ def _every_cpu(machine: Topology) -> Cpus:
 def _by_hops(machine: Topology) -> list[list[int]] | None:
     counts = link_hops(machine)
     return [[_STEP * (1 + hop) for hop in row] for row in counts] if counts else None
+
+
+def _distances(table: Sequence[str], nodes: int) -> list[list[int]] | None:
+    lines = ['summary = "s"', f"nodes = {nodes}", f"cpus = {[1] * nodes}", "memory_mib = 256"]
+    machine = machine_of("\n".join([*lines, *table, ""]))
+    return [list(row) for row in machine.distances] if machine else None
 
 
 def _shape(kind: str, nodes: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Write the folder of a finding, run its reproducer on kernels, and say what was observed."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from numalab.workload.workload import load_workload
 from numalab.workload.workload_files import shared_headers
 
 _MOST_SEEDS = 3
+_WIDTH = 100
 _PAUSES = "relax-at-bring-up"  # a series without which older kernels hang in icount mode
 Run = Callable[[Path, str, Path, int], Attempt]  # folder, kernel, bzImage, seed
 
@@ -185,7 +187,8 @@ def _trace(shown: Shown, bench: HuntBench) -> str:
 
 def render_affected(finding: Finding, posted: Posted, reason: str) -> str:
     """Return which kernels show the finding with the folder's reproducer, in Markdown."""
-    lines = [f"# {finding.prop}", "", f"With numalab: {printable(finding.text)}.", ""]
+    observed = textwrap.wrap(f"With numalab: {printable(finding.text)}.", _WIDTH)
+    lines = [f"# {finding.prop}", "", *observed, ""]
     figure = FIGURES.get(finding.prop)
     if reason or figure is None:
         lines += [

@@ -57,7 +57,7 @@ def render_mail(report: Report) -> str:
         "",
         *_machine(report.case),
         "",
-        *_paragraph(f"Load: {describe_load(report.case.loads[0], report.case)}"),
+        *_paragraph(f"Load: {_loads(report.case)}"),
         "",
         *_kernels(report),
         *_paragraph(_how(report)),
@@ -117,6 +117,12 @@ def _machine(case: Case) -> Iterator[str]:
         cpus = format_cpulist(node.cpus) if node.cpus else "-"
         row = "".join(f"{value:>4}" for value in case.machine.distances[node.id])
         yield f"  {node.id:>4}  {cpus:<8}{row}"
+
+
+def _loads(case: Case) -> str:
+    if len(case.loads) != 1:
+        return f"{len(case.loads)} loads, one after the other; see {SCRIPT}."
+    return describe_load(case.loads[0], case)
 
 
 def describe_load(load: Load, case: Case) -> str:

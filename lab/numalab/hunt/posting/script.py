@@ -47,7 +47,8 @@ int main(void)
 	reboot(RB_POWER_OFF);
 }}
 END
-(cd "$work" && printf 'init\\nreproducer\\n' | cpio -o -H newc --quiet >initramfs)"""
+(cd "$work" && touch -d @0 init reproducer &&
+  printf 'init\\nreproducer\\n' | cpio -o -H newc --reproducible --quiet >initramfs)"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ trap 'rm -rf "$work"' EXIT
 {_INIT if short else _driver(case)}
 # shellcheck disable=SC2086
 "${{QEMU:-qemu-system-x86_64}}" -nodefaults -no-user-config -display none -no-reboot \\
-  -serial stdio ${{QEMU_OPTIONS:-}} -seed "${{SEED:-{statement.seed}}}" \\
+  -serial stdio -rtc base=2026-01-01,clock=vm ${{QEMU_OPTIONS:-}} \\
+  -seed "${{SEED:-{statement.seed}}}" \\
   {words} \\
   -kernel "${{KERNEL:?}}" -initrd "$work/initramfs" \\
   -append "{_COMMAND_LINE}"
@@ -91,7 +93,8 @@ def _driver(case: Case) -> str:
 # At the end of each load a line for each process says on which CPU it was last, and its CPU time.
 gcc -O2 -static -I. -o "$work/init" hunt.c -lpthread
 printf %s {shlex.quote(render_loads(case.loads))} >"$work/loads"
-(cd "$work" && printf 'init\\nloads\\n' | cpio -o -H newc --quiet >initramfs)"""
+(cd "$work" && touch -d @0 init loads &&
+  printf 'init\\nloads\\n' | cpio -o -H newc --reproducible --quiet >initramfs)"""
 
 
 def qemu_words(machine: Topology) -> list[str]:
