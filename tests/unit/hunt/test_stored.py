@@ -76,6 +76,9 @@ def test_what_the_campaign_went_over_is_what_is_stored() -> None:
     [
         ("idle-far-cpu", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
         ("idle-far-cpu-7.3", 5, [(0, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
+        ("idle-far-cpu-ring", 2, [(1, 2, 3), (0, 1, 3)]),
+        ("pulled-both-ways-line", 3, [tuple(range(9)), tuple(range(6, 12))]),
+        ("pulled-both-ways-line", 6, [tuple(range(3, 12)), tuple(range(6))]),
         ("pulled-both-ways", 0, [tuple(range(9)), tuple(range(6, 12))]),
         ("kept-on-one-cpu", 2, [(0, 1, 2, 3), (0, 1, 4)]),
         ("kept-on-one-cpu-6.1", 5, [(0, 1, 2, 4, 5), (0, 1, 2, 3)]),
@@ -185,6 +188,38 @@ def test_what_the_configuration_of_distributions_showed_is_what_is_stored() -> N
     assert f"{len(stored['unconfirmed'])} values were suspected" in SAID
     assert not stored["found"]
     assert stored["closest"]["domains"] == stored["closest"]["kernel-log"] == 0
+
+
+@pytest.mark.parametrize("name", ["idle-far-cpu-ring", "pulled-both-ways-line"])
+def test_folders_of_findings_are_short_and_show_them(name: str) -> None:
+    case, table, _ = read_case(STORED / f"{name}.toml")
+    folder = STORED / name
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    assert table.sentence in " ".join(texts["affected.md"].split())
+    assert "the reproducer shows it" in texts["affected.md"]
+    assert re.search(r"^\| debian-6.12 \| [\d.]+ \| yes \|$", texts["affected.md"], re.MULTILINE)
+    assert len(texts["reproducer.c"].splitlines()) <= 100
+    mail = texts["mail.txt"].splitlines()
+    assert len(mail) <= 60
+    assert max(map(len, mail)) <= 72
+    assert f"{sum(load.tasks for load in case.loads)} busy loops" in texts["mail.txt"]
+
+
+def test_the_decisions_that_explain_findings_are_those_that_are_stored() -> None:
+    ring = (STORED / "idle-far-cpu-ring/decisions.txt").read_text(encoding="utf-8")
+    assert "   297 balanced dst 2 domain 0-3" in ring
+    assert "balanced 297 times with the flag 0" in SAID
+    assert "22 flag set by 3" in ring
+    assert "22 flag set by 1" in ring
+    setters = re.findall(r"flag set by (\d) in domain \S+ for group \S+, sgc (\d)", ring)
+    assert all(setter == capacity for setter, capacity in setters)
+    rows = [
+        [float(value) for value in row.split()]
+        for row in re.findall(r"^(?:6.12|with the change) +([\d. ]+)$", ring, re.MULTILINE)
+    ]
+    (before, after), (later_before, later_after) = rows[:2], rows[2:]
+    assert f"from {min(before):.0f} to {max(before):.0f} ms a second to {max(after):.0f} ms" in SAID
+    assert f"from {min(later_before):.0f} ms or more to {max(later_after):.0f} ms" in SAID
 
 
 def test_there_are_rows() -> None:
