@@ -74,6 +74,25 @@ def test_boot_as_json() -> None:
     assert json.loads(done.stdout)["stdout"] == "a b\n"
 
 
+def test_boot_counts_accesses_within_two_marks() -> None:
+    """A file on node 1 is read on node 0; writing it comes before the first mark."""
+    marker = "/usr/lib/numalab/marker"
+    script = (
+        f"dd if=/dev/zero of=/dev/shm/a bs=64k count=16; {marker} warm; md5sum /dev/shm/a; "
+        f"{marker} done"
+    )
+    done = numalab(
+        "boot", "mesh-2", "--mode", "timed", "--locality", "warm,done", "--json", "--",
+        "numactl", "-N", "0", "-m", "1", "sh", "-c", script,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    locality = json.loads(done.stdout)["locality"]
+    lines = {thread["name"]: thread["lines"] for thread in locality["threads"]}
+    assert "dd" not in lines
+    assert lines["md5sum"][1] >= (1 << 20) / 64 > 2 * lines["md5sum"][0]
+    assert locality["nodes"][0]["stalled_ms"] > 0
+
+
 def test_a_seed_gives_one_trace_and_a_study_one_document(tmp_path: Path) -> None:
     """In icount mode two runs of one seed have the same events, row for row and field for field."""
     study = tmp_path / "same.toml"

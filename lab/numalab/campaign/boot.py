@@ -27,6 +27,7 @@ from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import RunReach
 from numalab.results.guest_output import read_guest_view
+from numalab.results.locality import EVENTS, Locality, Marks, read_locality
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.topology import Topology
@@ -44,6 +45,7 @@ class Booted:
     differences: tuple[str, ...]
     kept: Path | None
     reach: RunReach | None = None
+    locality: Locality | None = None
 
 
 def guest(
@@ -83,13 +85,17 @@ def boot(
     table: LineTable | None = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
     returned: Path | None = None,
+    between: Marks | None = None,
 ) -> Booted:
     """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
     The run directory is removed, unless `keep` says where to leave it, or the guest was lost.
     `table` lists the lines to count. `files` go below /job/files, and what the command leaves below
-    $OUT goes to the folder `returned`. Raises what `run_guest` raises, and TopologyMismatch.
+    $OUT goes to the folder `returned`. Memory accesses `between` two marks are counted (mode
+    timed). Raises what `run_guest` raises, and TopologyMismatch.
     """
+    if between is not None:
+        events = tuple(dict.fromkeys((*events, *EVENTS)))
     with run_folder(keep) as directory:
         booted = boot_in(
             directory, machine, kernel, argv, connection=connection, events=events,
@@ -97,6 +103,8 @@ def boot(
         )  # fmt: skip
         if returned is not None:
             copy_returned(directory, returned)
+        if between is not None:
+            booted = replace(booted, locality=read_locality(directory, machine.topology, between))
     return replace(booted, kept=keep)
 
 

@@ -1,13 +1,20 @@
 """What `numalab boot` prints of a guest that has ended."""
 
+import json
+import re
+from dataclasses import replace
+
 import pytest
 
+from numalab.analysis.findings import TaskMemory
 from numalab.campaign.boot import Booted
-from numalab.cli.guest.boot import show_booted
+from numalab.cli.guest.boot import command, show_booted
+from numalab.errors import UserError
 from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
 from numalab.qemu.collect import Collected
+from numalab.results.locality import Locality, NodeMemory
 
 
 def booted(*remarks: Remark) -> Booted:
@@ -43,3 +50,37 @@ def test_remarks_on_this_run_go_to_stderr(capfd: pytest.CaptureFixture[str]) -> 
 def test_json_has_all_of_them(capfd: pytest.CaptureFixture[str]) -> None:
     show_booted(booted(Remark(RemarkKind.PLAN, "all 8 vCPUs share")), as_json=True)
     assert '"all 8 vCPUs share"' in capfd.readouterr().out
+
+
+FOUND = Locality(
+    12.5,
+    (TaskMemory(7, "hog\x1b[2J", 10.0, 8.0, 2.0, 40.0, (40.0, 60.0)),),
+    (NodeMemory(0, 8.5, 2.0, 45.0, (45.0, 60.0)),),
+)
+
+
+def test_accesses_go_to_stderr_without_control_characters(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    show_booted(replace(booted(), locality=FOUND), as_json=False)
+    out, err = capfd.readouterr()
+    assert out == "out\n"
+    assert "memory accesses in 12.5 ms" in err
+    assert re.search(r"hog.*/7 +8\.0 +2\.0 +40\.0 +40 +60\n", err)
+    assert re.search(r"CPUs of node 0 +8\.5 +2\.0 +42\.9 +45 +60\n", err)
+    assert "\x1b" not in err
+
+
+def test_json_has_the_accesses(capfd: pytest.CaptureFixture[str]) -> None:
+    show_booted(replace(booted(), locality=FOUND), as_json=True)
+    accesses = json.loads(capfd.readouterr().out)["locality"]
+    assert accesses["window_ms"] == 12.5
+    assert accesses["threads"][0]["lines"] == [40.0, 60.0]
+    assert accesses["nodes"][0]["stalled_ms"] == 8.5
+
+
+@pytest.mark.parametrize("text", ["", "begin", "begin,", ",end", "a,b,c"])
+def test_a_window_is_the_command_or_two_marks(text: str) -> None:
+    with pytest.raises(UserError, match="is no window") as refused:
+        command("ring-4", ["true"], locality=text)
+    assert refused.value.key == "--locality"

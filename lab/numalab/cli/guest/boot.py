@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,10 +25,12 @@ from numalab.reach.counting import check_countable
 from numalab.reach.merge import merged
 from numalab.reach.prepare import plan_reach
 from numalab.reach.text import reach_lines
+from numalab.results.locality import COMMAND, Marks, locality_lines
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
 from numalab.topology.memory.timing import in_slow_motion
 from numalab.workload.host_program import (
+    MARKED,
     MOST_BYTES,
     Surroundings,
     explain_status,
@@ -90,6 +92,13 @@ def command(
     slow_motion: Annotated[
         int, typer.Option(help="Mode timed: 2, 4, 8 or 16 times slower instructions and memory.")
     ] = 1,
+    locality: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MARK,MARK",
+            help="Mode timed: memory accesses by thread and node, of `command` or between marks.",
+        ),
+    ] = None,
     event: Annotated[
         list[str] | None, typer.Option(help="Event to record, as system:event; repeatable.")
     ] = None,
@@ -119,11 +128,16 @@ def command(
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay, package)
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
+    between = None if locality is None else _marks(locality)
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:
             check_host_root(prepared.kernels[spec.name])
-        taken = guest_command(words, partial(has_program, prepared.image.path), around)
+        taken = guest_command(
+            [MARKED, *words] if between else words,
+            partial(has_program, prepared.image.path),
+            around,
+        )
         for remark in taken.remarks:
             say(f"numalab: {remark}")
         choice = choose_mode(
@@ -134,8 +148,13 @@ def command(
             check_countable(choice.mode)
             table = plan_reach((spec,), reach, tell).tables[prepared.kernels[spec.name].digest]
         _check_speed(choice.mode, instruction_ns, quantum, slow_motion)
+        if between is not None and choice.mode != "timed":
+            raise UserError(
+                f"mode {choice.mode} counts no accesses", key="--locality",
+                choices=("--mode timed",),
+            )  # fmt: skip
         machine = replace(
-            guest(model, spec.name, prepared, choice, trace_mib=32 if event else 0),
+            guest(model, spec.name, prepared, choice, trace_mib=32 if event or between else 0),
             topology=in_slow_motion(model, slow_motion), slow_motion=slow_motion,
             quantum_ns=quantum or QUANTUM_NS,
             icount_shift=instruction_ns.bit_length() - 1 if instruction_ns else None,
@@ -145,12 +164,25 @@ def command(
         booted = boot(
             machine, spec, taken.argv, connection=connection, events=tuple(event or ()),
             keep=keep, allow_mismatch=allow_mismatch, table=table, files=taken.files, returned=out,
+            between=between,
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
     show_booted(booted, as_json)
     if why := explain_status(words, around, booted.outcome.status):
         say(f"numalab: {why}")
     raise typer.Exit(booted.outcome.status)
+
+
+def _marks(text: str) -> Marks:
+    """Read `command`, or two marks with a comma between them."""
+    if text == "command":
+        return COMMAND
+    first, comma, last = text.partition(",")
+    if not (first and comma and last) or "," in last:
+        raise UserError(
+            f"{text!r} is no window", key="--locality", choices=("command", "MARK,MARK")
+        )
+    return first, last
 
 
 def _check_speed(
@@ -214,6 +246,7 @@ def show_booted(booted: Booted, as_json: bool) -> None:
             **picked(booted.outcome, "wall_seconds", "guest_seconds", "timing", "proof", "notes"),
             "kept": booted.kept,
             "reach": booted.reach and booted.reach.model_dump(mode="json"),
+            "locality": booted.locality and asdict(booted.locality),
         }
         emit(value, True, "")
         return
@@ -221,4 +254,7 @@ def show_booted(booted: Booted, as_json: bool) -> None:
     pass_on(booted.stderr, sys.stderr)
     if booted.reach is not None:
         for line in reach_lines(merged([("", booted.reach)])):
+            say(line)
+    if booted.locality is not None:
+        for line in locality_lines(booted.locality):
             say(line)

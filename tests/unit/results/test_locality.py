@@ -1,0 +1,98 @@
+"""Accesses by thread and by node within two marks: worked out by hand."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from numalab.analysis.findings import TaskMemory
+from numalab.capture.guest_time import JoinedTables
+from numalab.results.locality import COMMAND, NodeMemory, locality, locality_lines
+from numalab.topology.topology import Topology
+from support.small_traces import Trace
+
+MS = 1_000_000
+
+
+def row(start_ms: int, node: int, pid: int, memory: list[int], stalled_ms: int) -> dict[str, Any]:
+    """A row of three nodes with a CPU each, 10 ms long; a tenth of the wait is in queues."""
+    return {
+        "cpu": node, "node": node, "pid": pid, "comm": f"task{pid}",
+        "start_ns": start_ms * MS, "end_ns": (start_ms + 10) * MS,
+        "stalled_ps": stalled_ms * 10**9, "waited_ps": stalled_ms * 10**8,
+        **{f"memory_{place}": count for place, count in enumerate(memory)},
+        **{f"{kind}_{place}": 0 for kind in ("cache", "pages") for place in range(3)},
+    }  # fmt: skip
+
+
+ROWS = [
+    row(100, 1, 7, [1000, 0, 0], 9),  # initialisation: before the mark
+    row(110, 1, 7, [0, 30, 10], 4),
+    row(110, 2, 9, [0, 0, 20], 1),
+    row(115, 1, 7, [40, 0, 0], 6),  # half of it in the window
+]
+EMPTY = pl.DataFrame(schema={"start_ns": pl.Int64})
+
+
+@pytest.fixture
+def events(trace: Trace) -> pl.DataFrame:
+    return trace.table(
+        trace.mark(100 * MS, COMMAND[0]),
+        trace.switch(100 * MS, 1, "idle", "first:7"),
+        trace.switch(100 * MS, 2, "idle", "second:9"),
+        trace.mark(110 * MS, "work"),
+        trace.mark(115 * MS, "done"),
+        trace.mark(120 * MS, "done"),
+        trace.mark(130 * MS, COMMAND[1]),
+    )
+
+
+def test_only_what_lies_between_the_marks_counts(
+    events: pl.DataFrame, three_nodes: Topology
+) -> None:
+    accesses = locality(
+        events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY), ("work", "done")
+    )
+    assert accesses.window_ms == 10
+    assert accesses.threads == (
+        TaskMemory(7, "first", 10.0, 7.0, 0.7, 30.0, (20.0, 30.0, 10.0)),
+        TaskMemory(9, "second", 10.0, 1.0, 0.1, 20.0, (0.0, 0.0, 20.0)),
+    )
+    assert accesses.nodes == (
+        NodeMemory(1, 7.0, 0.7, 30.0, (20.0, 30.0, 10.0)),
+        NodeMemory(2, 1.0, 0.1, 20.0, (0.0, 0.0, 20.0)),
+    )
+    lines = list(locality_lines(accesses))
+    assert lines[2].split() == ["first/7", "7.0", "0.7", "50.0", "20", "30", "10"]
+    assert lines[-1].split() == ["CPUs", "of", "node", "2", "1.0", "0.1", "100.0", "0", "0", "20"]
+
+
+def test_the_whole_command_has_its_initialisation(
+    events: pl.DataFrame, three_nodes: Topology
+) -> None:
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY))
+    assert accesses.window_ms == 30
+    assert accesses.threads[0].lines == (1040.0, 30.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("between", "note"),
+    [
+        (("start", "done"), "nothing wrote the mark 'start'; written were 'work', 'done'"),
+        (("done", "work"), "nothing wrote the mark 'work' after 'done'"),
+    ],
+)
+def test_a_missing_mark_is_named(
+    events: pl.DataFrame, three_nodes: Topology, between: tuple[str, str], note: str
+) -> None:
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY), between)
+    assert (accesses.threads, accesses.nodes) == ((), ())
+    assert list(locality_lines(accesses)) == [note]
+
+
+def test_counts_on_no_clock_give_the_note_of_the_join(
+    events: pl.DataFrame, three_nodes: Topology
+) -> None:
+    unjoined = pl.DataFrame(ROWS).with_columns(start_ns=pl.lit(None, pl.Int64))
+    accesses = locality(events, three_nodes, JoinedTables(unjoined, EMPTY), notes=("not joined",))
+    assert list(locality_lines(accesses)) == ["not joined"]
