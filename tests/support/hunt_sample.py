@@ -7,7 +7,7 @@ from typing import cast
 
 from numalab.hunt.case import Case
 from numalab.hunt.compare.outcomes import Closest, suspicion
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.hints import Bias
 from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import draw_loads
@@ -29,9 +29,9 @@ def sample_case() -> Case:
 
 def sample_direction(
     case: Case, *, count: int = 3, text: str = "\tif (idle)", series: str = "x"
-) -> Direction:
+) -> HuntDirection:
     """Return a direction after one boot: a line with `count` executions, and two that never ran."""
-    guide = Direction(cast(LineTable, None), Bias({}, {}))
+    guide = HuntDirection(cast(LineTable, None), Bias({}, {}))
     lines = (line(5, "added", count, (count, 0), text=text), line(6, text=text * 3))
     reach = boot(*lines, line(9, "function", 0, text=text))
     guide.take(0, case, reach.model_copy(update={"series": series}))

@@ -16,7 +16,7 @@ from numalab.hunt.case import Case, classes
 from numalab.hunt.compare.outcomes import Closest, Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.confirm import FreshBoots
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
@@ -110,7 +110,7 @@ class Hunter:
     workers: CaseWorkers
     tell: Tell
     reference: HuntBench | None = None
-    direction: Direction | None = None
+    direction: HuntDirection | None = None
     hunt: Hunt = field(default_factory=Hunt)
     began: float = field(default_factory=time.monotonic)
 

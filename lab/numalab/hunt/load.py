@@ -86,7 +86,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Group:
+class Cgroup:
     """A cgroup for tasks (cgroup v2): its CPUs (empty: all), weight, and quota.
 
     `quota_ms` is the CPU time in each 100 ms (0: no limit). With `idle` its tasks are as those of
@@ -120,7 +120,7 @@ class CpusetChange:
 
 
 @dataclass(frozen=True)
-class Change:
+class LoadChange:
     """A change of a part or of a group, in ms after the start; what is None or empty stays.
 
     `stop` sends SIGSTOP to the tasks of the part, `go` SIGCONT.
@@ -147,8 +147,8 @@ class Load:
     parts: tuple[Part, ...]
     hotplug: tuple[Hotplug, ...] = ()
     cpuset: CpusetChange | None = None
-    groups: tuple[Group, ...] = ()
-    changes: tuple[Change, ...] = ()
+    groups: tuple[Cgroup, ...] = ()
+    changes: tuple[LoadChange, ...] = ()
 
     @property
     def tasks(self) -> int:
@@ -188,7 +188,7 @@ class Load:
         return self.has_plain_tasks and self.is_steady
 
     @cached_property
-    def group_of(self) -> Mapping[str, Group]:
+    def group_of(self) -> Mapping[str, Cgroup]:
         """The groups by name."""
         return {group.name: group for group in self.groups}
 
@@ -245,9 +245,9 @@ class Load:
         times += [change.at_ms for change in self.changes]
         return tuple(sorted(times))
 
-    def _above(self, part: Part) -> list[Group]:
+    def _above(self, part: Part) -> list[Cgroup]:
         """Return the group of a part and those above it."""
-        above: list[Group] = []
+        above: list[Cgroup] = []
         name = part.group
         while name in self.group_of and len(above) < len(self.groups):
             above.append(self.group_of[name])
@@ -267,12 +267,12 @@ _WORDS: Mapping[str, str] = {
     "run_us": "run", "sleep_us": "sleep", "quota_ms": "quota", "at_ms": "at", "off_ms": "off",
     "on_ms": "on", "before": "from", "after": "to", "execs": "exec", "yields": "yield",
 }  # fmt: skip
-_Entry = Part | Hotplug | CpusetChange | Group | Change
+_Entry = Part | Hotplug | CpusetChange | Cgroup | LoadChange
 _ENTRIES: Mapping[str, type[_Entry]] = {
     "hotplug": Hotplug,
     "cpuset": CpusetChange,
-    "group": Group,
-    "change": Change,
+    "group": Cgroup,
+    "change": LoadChange,
 }
 _REQUIRED = ("cpu", "off", "on", "from", "to", "at", "cpus", "name")
 _NAME = re.compile(r"[a-z]{1,8}")
@@ -331,8 +331,8 @@ def _parse_load(text: str) -> Load:
         tuple(entry for entry in entries if isinstance(entry, Part)),
         tuple(entry for entry in entries if isinstance(entry, Hotplug)),
         cpusets[-1] if cpusets else None,
-        tuple(entry for entry in entries if isinstance(entry, Group)),
-        tuple(entry for entry in entries if isinstance(entry, Change)),
+        tuple(entry for entry in entries if isinstance(entry, Cgroup)),
+        tuple(entry for entry in entries if isinstance(entry, LoadChange)),
     )
     _check(load)
     return load

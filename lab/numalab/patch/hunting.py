@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import APART
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
 from numalab.hunt.property import absolute_property_names
@@ -61,7 +61,7 @@ class PatchHunt:
     crew: CaseWorkers
     folder: Path
     tell: Callable[[str], None]
-    direction: Callable[[], Direction] | None = None
+    direction: Callable[[], HuntDirection] | None = None
 
     def run(self, deadline: float) -> HuntOutcome:
         """Hunt until a case is confirmed by fresh seeds, or until `deadline` (monotonic time).

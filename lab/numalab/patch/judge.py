@@ -14,7 +14,7 @@ from numalab.campaign.resume import OnWait
 from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, driver
 from numalab.hunt.case import Case
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.plan import bias_on
 from numalab.hunt.finding import BootResult
 from numalab.hunt.workers import Store, host_jobs, workers
@@ -177,7 +177,7 @@ def _hunt(
     if patched.reach is not None:
         changes = patch_changes(request.kernel, listener.progress)
         bias = bias_on(request.kernel.base, changes, listener.progress)
-        direction = partial(Direction, patched.reach, bias)
+        direction = partial(HuntDirection, patched.reach, bias)
     with workers(Store(folder), request.jobs or host_jobs(), note) as crew:
         shaken_benches = (before, after)
         hunt = PatchHunt(patched, baseline, shaken_benches, crew, folder, listener.tell, direction)

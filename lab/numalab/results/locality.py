@@ -24,7 +24,7 @@ EVENTS = ("sched:sched_switch",)  # names the threads, and joins the model's clo
 
 
 @dataclass(frozen=True)
-class NodeMemory:
+class NodeAccesses:
     """What the CPUs of a node waited for in the window, in ms of all of them, and the lines (of
     64 bytes) that they fetched, by the node of the memory or cache."""
 
@@ -44,7 +44,7 @@ class Locality:
 
     window_ms: float
     threads: tuple[TaskMemory, ...]
-    nodes: tuple[NodeMemory, ...]
+    nodes: tuple[NodeAccesses, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -96,14 +96,14 @@ def _written(texts: Sequence[str]) -> str:
     return f"written were {', '.join(names)}" if names else "the command wrote none"
 
 
-def _nodes(run: Recording, memory: JoinedTables) -> Iterator[NodeMemory]:
+def _nodes(run: Recording, memory: JoinedTables) -> Iterator[NodeAccesses]:
     nodes, window = run.machine.nodes, run.window
     names = [f"from_{node}" for node in nodes]
     counts = with_locality(memory.counts, nodes)
     values = ("stalled_ps", "waited_ps", "local", *names)
     sums = sum_within(counts, window.start_ns, window.end_ns, ("node",), values)
     for node, stalled_ps, waited_ps, local, *lines in sums.sort("node").iter_rows():
-        yield NodeMemory(
+        yield NodeAccesses(
             node,
             stalled_ps / 1e9,
             waited_ps / 1e9,
@@ -118,7 +118,7 @@ def locality_lines(accesses: Locality) -> Iterator[str]:
         yield f"memory accesses in {accesses.window_ms:.1f} ms (modelled; lines of 64 bytes)"
         heads = "".join(f"{f'node {row}':>12}" for row in range(len(accesses.nodes[0].lines)))
         yield f"{'':24}{'waited ms':>11}{'in queues':>11}{'local %':>9}{heads}"
-        rows: list[tuple[str, TaskMemory | NodeMemory]] = [
+        rows: list[tuple[str, TaskMemory | NodeAccesses]] = [
             *((f"{task.name[:15]}/{task.pid}", task) for task in accesses.threads),
             *((f"CPUs of node {row.node}", row) for row in accesses.nodes),
         ]
@@ -126,7 +126,7 @@ def locality_lines(accesses: Locality) -> Iterator[str]:
     yield from accesses.notes
 
 
-def _cells(row: TaskMemory | NodeMemory) -> str:
+def _cells(row: TaskMemory | NodeAccesses) -> str:
     total = sum(row.lines)
     share = f"{100 * row.local / total:.1f}" if total else ""
     lines = "".join(f"{count:>12,.0f}" for count in row.lines)

@@ -14,7 +14,7 @@ from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
 from numalab.qemu.collect import Collected
-from numalab.results.locality import Locality, NodeMemory
+from numalab.results.locality import Locality, NodeAccesses
 
 
 def booted(*remarks: Remark) -> Booted:
@@ -55,7 +55,7 @@ def test_json_has_all_of_them(capfd: pytest.CaptureFixture[str]) -> None:
 FOUND = Locality(
     12.5,
     (TaskMemory(7, "hog\x1b[2J", 10.0, 8.0, 2.0, 40.0, (40.0, 60.0)),),
-    (NodeMemory(0, 8.5, 2.0, 45.0, (45.0, 60.0)),),
+    (NodeAccesses(0, 8.5, 2.0, 45.0, (45.0, 60.0)),),
 )
 
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numalab.hunt.generate import policies
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import FAMILIES
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
-from numalab.hunt.load import Load, parse_loads, render_load
+from numalab.hunt.load import CHANNELS, KINDS, POLICIES, Load, parse_loads, render_load
 
 RICH = (
     "time ms=1500;group name=a quota=50;group name=b weight=300 parent=a cpus=0-2;"
@@ -110,3 +111,11 @@ def test_changes_of_parts_that_go_are_gone() -> None:
         (0, ""),
     ]
     assert parsed(RICH).keep([0, 2]).changes == (parsed(RICH).changes[1],)
+
+
+def test_loads_have_all_policies_and_every_kind_of_task() -> None:
+    parts = [part for number in range(30) for load in loads(number) for part in load.parts]
+    assert {part.policy for part in parts} == set(POLICIES)
+    assert {part.kind for part in parts} == set(KINDS)
+    assert {part.over for part in parts} == set(CHANNELS)
+    assert policies.FAMILIES.keys() <= FAMILIES.keys()

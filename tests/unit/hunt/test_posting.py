@@ -14,6 +14,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import FAMILIES
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.load import parse_loads
+from numalab.hunt.posting import pieces
 from numalab.hunt.posting.attempt import Attempt, read_output, run_script
 from numalab.hunt.posting.figures import FIGURES
 from numalab.hunt.posting.folder import Kernels, Shown, render_affected, write_reproducer
@@ -237,3 +238,8 @@ def test_a_script_runs_with_its_kernel_and_leaves_no_files(tmp_path: Path) -> No
 
 def test_a_script_that_floods_is_cut(tmp_path: Path) -> None:
     assert run_text(tmp_path, "yes 'CPU 1: x'\n").reason == "the guest printed no verdict"
+
+
+def test_every_figure_has_its_pieces() -> None:
+    assert pieces.LOOK.keys() == pieces.ROWS.keys()
+    assert {figure.table for figure in FIGURES.values()} <= pieces.LOOK.keys()

@@ -7,7 +7,7 @@ import pytest
 
 from numalab.analysis.findings import TaskMemory
 from numalab.capture.guest_time import JoinedTables
-from numalab.results.locality import COMMAND, NodeMemory, locality, locality_lines
+from numalab.results.locality import COMMAND, NodeAccesses, locality, locality_lines
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
@@ -59,8 +59,8 @@ def test_only_what_lies_between_the_marks_counts(
         TaskMemory(9, "second", 10.0, 1.0, 0.1, 20.0, (0.0, 0.0, 20.0)),
     )
     assert accesses.nodes == (
-        NodeMemory(1, 7.0, 0.7, 30.0, (20.0, 30.0, 10.0)),
-        NodeMemory(2, 1.0, 0.1, 20.0, (0.0, 0.0, 20.0)),
+        NodeAccesses(1, 7.0, 0.7, 30.0, (20.0, 30.0, 10.0)),
+        NodeAccesses(2, 1.0, 0.1, 20.0, (0.0, 0.0, 20.0)),
     )
     lines = list(locality_lines(accesses))
     assert lines[2].split() == ["first/7", "7.0", "0.7", "50.0", "20", "30", "10"]

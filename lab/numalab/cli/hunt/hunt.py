@@ -20,7 +20,7 @@ from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.case import Case
 from numalab.hunt.compare.pairs import require_different
 from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
@@ -246,7 +246,7 @@ def command(
 
 def _direction(
     spec: KernelSpec, bench: HuntBench, *, steers: bool, tell: Progress
-) -> Direction | None:
+) -> HuntDirection | None:
     """Return the direction of a hunt; None for a kernel whose code cannot be counted."""
     if bench.choice.mode == "kvm":
         return None
@@ -259,7 +259,7 @@ def _direction(
         return None
     if code.change is CodeChange.NONE:
         say(f"warning: {code.series} compiles to the same code as the kernel without it")
-    return Direction(code.table, code.bias, steers)
+    return HuntDirection(code.table, code.bias, steers)
 
 
 def _list_properties(names: Sequence[str], as_json: bool) -> None:

@@ -18,7 +18,7 @@ _MOST_CASES = 64
 
 
 @dataclass(frozen=True, order=True)
-class Outcome:
+class BranchOutcome:
     """A line that ran (`branch` is -1), or a way of one of its branches."""
 
     file: str
@@ -31,8 +31,8 @@ class Outcome:
 class BootOutcomes:
     """The outcomes of one boot: produced ones, and the other ways of executed branches."""
 
-    produced: frozenset[Outcome]
-    missed: frozenset[Outcome]
+    produced: frozenset[BranchOutcome]
+    missed: frozenset[BranchOutcome]
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Corpus:
     """Booted cases, and in how many boots each outcome was produced, or missed."""
 
     cases: list[CorpusCase] = field(default_factory=list)
-    produced: Counter[Outcome] = field(default_factory=Counter)
-    missed: Counter[Outcome] = field(default_factory=Counter)
+    produced: Counter[BranchOutcome] = field(default_factory=Counter)
+    missed: Counter[BranchOutcome] = field(default_factory=Counter)
     chosen: Counter[int] = field(default_factory=Counter)
     changed: set[tuple[str, int]] = field(default_factory=set)
 
@@ -82,7 +82,7 @@ class Corpus:
         )
         return (rare + _OPEN * untaken) / (1 + self.chosen[item.number])
 
-    def _weight(self, outcome: Outcome) -> float:
+    def _weight(self, outcome: BranchOutcome) -> float:
         return _CHANGED if (outcome.file, outcome.line) in self.changed else 1.0
 
 
@@ -100,12 +100,12 @@ def boot_outcomes(reach: RunReach) -> BootOutcomes:
     return BootOutcomes(produced, missed)
 
 
-def _ways(lines: Iterable[LineReach]) -> Iterator[tuple[Outcome, int, bool]]:
+def _ways(lines: Iterable[LineReach]) -> Iterator[tuple[BranchOutcome, int, bool]]:
     """Return each outcome, its executions, and whether its branch was executed."""
     for line in lines:
         if line.executable:
-            yield Outcome(line.file, line.number, -1, True), line.executions, False
+            yield BranchOutcome(line.file, line.number, -1, True), line.executions, False
         for place, branch in enumerate(line.branches):
             executed = bool(branch.taken or branch.not_taken)
-            yield Outcome(line.file, line.number, place, True), branch.taken, executed
-            yield Outcome(line.file, line.number, place, False), branch.not_taken, executed
+            yield BranchOutcome(line.file, line.number, place, True), branch.taken, executed
+            yield BranchOutcome(line.file, line.number, place, False), branch.not_taken, executed

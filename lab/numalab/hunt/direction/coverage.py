@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ConfigDict
 
-from numalab.hunt.direction.corpus import Corpus, Outcome, target_lines
+from numalab.hunt.direction.corpus import BranchOutcome, Corpus, target_lines
 from numalab.reach.model import LineKind, LineReach, PatchReach, Reached, RunReach
 from numalab.reach.reach_map import SCHEDULER, UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
@@ -142,7 +142,7 @@ def _line(line: LineReach, corpus: Corpus) -> LineCoverage:
         function=_function(line),
         text=line.text,
         executions=line.executions,
-        boots=corpus.produced[Outcome(line.file, line.number, -1, taken=True)],
+        boots=corpus.produced[BranchOutcome(line.file, line.number, -1, taken=True)],
     )
 
 
@@ -152,7 +152,7 @@ def _branches(reach: RunReach, corpus: Corpus) -> Iterator[BranchCoverage]:
     for line in sorted(reach.lines, key=lambda line: (line.file, line.number) not in targets):
         for place, branch in enumerate(line.branches):
             boots = [
-                corpus.produced[Outcome(line.file, line.number, place, way)]
+                corpus.produced[BranchOutcome(line.file, line.number, place, way)]
                 for way in (True, False)
             ]
             yield BranchCoverage(

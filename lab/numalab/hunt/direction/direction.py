@@ -27,7 +27,7 @@ _KINDS = ("loads", "machine", "combined")  # of variations
 
 
 @dataclass
-class Direction:
+class HuntDirection:
     """Draws cases by the outcomes of the changed code in earlier boots.
 
     `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed and

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, some_cpus
-from numalab.hunt.load import Change, Group, Load, Part
+from numalab.hunt.load import Cgroup, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
 
@@ -14,14 +14,14 @@ def weighted_groups(rng: random.Random, machine: Topology) -> Load | None:
     allowed = everywhere(machine)
     cpus = some_cpus(rng, allowed, 1) if rng.random() < 0.4 else allowed
     weights = rng.choice(((100, 100), (100, 300), (50, 200), (100, 1000)))
-    groups = tuple(Group(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
+    groups = tuple(Cgroup(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
     parts = (
         Part("hog", len(cpus), cpus, group="a"),
         Part("hog", len(cpus) * rng.choice((1, 2, 3)), cpus, group="b"),
     )
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LoadChange, ...] = ()
     if rng.random() < 0.3:
-        changes = (Change(300, group="a", weight=rng.choice((20, 500))),)
+        changes = (LoadChange(300, group="a", weight=rng.choice((20, 500))),)
     return Load(1500, parts, groups=groups, changes=changes)
 
 
@@ -30,10 +30,10 @@ def nested_groups(rng: random.Random, machine: Topology) -> Load | None:
     allowed = everywhere(machine)
     weights = rng.choice(((100, 100), (200, 50)))
     groups = (
-        Group("a", weight=weights[0], quota_ms=rng.choice((0, 0, 50 * len(allowed)))),
-        Group("b", parent="a"),
-        Group("c", parent="a", weight=rng.choice((100, 300))),
-        Group("d", weight=weights[1], idle=rng.random() < 0.2),
+        Cgroup("a", weight=weights[0], quota_ms=rng.choice((0, 0, 50 * len(allowed)))),
+        Cgroup("b", parent="a"),
+        Cgroup("c", parent="a", weight=rng.choice((100, 300))),
+        Cgroup("d", weight=weights[1], idle=rng.random() < 0.2),
     )
     parts = [
         Part("hog", max(1, len(allowed) // 2), allowed, group="b"),
@@ -54,8 +54,8 @@ def quotas(rng: random.Random, machine: Topology) -> Load | None:
         parts.append(Part("hog", rng.randint(1, len(allowed)), allowed))
     if rng.random() < 0.3:
         parts.append(Part("sleeper", 2, allowed, run_us=2000, sleep_us=2000, group="a"))
-    changes = (Change(400, group="a", quota_ms=quota * 2),) if rng.random() < 0.3 else ()
-    return Load(1600, tuple(parts), groups=(Group("a", quota_ms=quota),), changes=changes)
+    changes = (LoadChange(400, group="a", quota_ms=quota * 2),) if rng.random() < 0.3 else ()
+    return Load(1600, tuple(parts), groups=(Cgroup("a", quota_ms=quota),), changes=changes)
 
 
 def cpusets(rng: random.Random, machine: Topology) -> Load | None:
@@ -65,13 +65,13 @@ def cpusets(rng: random.Random, machine: Topology) -> Load | None:
         return None
     mine = some_cpus(rng, allowed, rng.randint(1, len(allowed) - 1))
     rest = tuple(cpu for cpu in allowed if cpu not in mine)
-    groups = (Group("a", cpus=mine), Group("b", cpus=rng.choice((rest, allowed))))
+    groups = (Cgroup("a", cpus=mine), Cgroup("b", cpus=rng.choice((rest, allowed))))
     parts = (
         Part("hog", len(mine) + rng.choice((0, 1)), allowed, group="a"),
         Part("sleeper", 2, mine, run_us=700, sleep_us=1500, group="a"),
         Part("hog", max(1, len(rest)), allowed, group="b"),
     )
-    change = Change(400, group=rng.choice("ab"), cpus=rng.choice((rest, allowed, mine)))
+    change = LoadChange(400, group=rng.choice("ab"), cpus=rng.choice((rest, allowed, mine)))
     return Load(1500, parts, groups=groups, changes=(change,) if rng.random() < 0.7 else ())
 
 
@@ -85,7 +85,7 @@ def grouped(rng: random.Random, load: Load) -> Load:
         replace(part, group="a" if shared else names[place])
         for place, part in enumerate(load.parts)
     ]
-    groups = tuple(map(Group, "a" if shared else names))
+    groups = tuple(map(Cgroup, "a" if shared else names))
     return replace(load, parts=tuple(parts), groups=groups)
 
 

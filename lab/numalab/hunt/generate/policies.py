@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import CHANNELS, Change, Cpus, Load, Part, Policy
+from numalab.hunt.load import CHANNELS, Cpus, Load, LoadChange, Part, Policy
 from numalab.topology.topology import Topology
 
 
@@ -195,27 +195,29 @@ def changing(rng: random.Random, machine: Topology) -> Load | None:
     changes = tuple(rng.choice(_CHANGES)(rng, part, allowed) for part in rng.sample((0, 1, 2), 2))
     times = sorted(rng.sample(range(100, 600, 50), len(changes) + 1))
     timed = [replace(change, at_ms=at) for change, at in zip(changes, times, strict=False)]
-    timed += [Change(times[-1], part=change.part, go=True) for change in timed if change.stop][:1]
+    timed += [LoadChange(times[-1], part=change.part, go=True) for change in timed if change.stop][
+        :1
+    ]
     return Load(1500, parts, changes=tuple(timed))
 
 
-def _new_mask(rng: random.Random, part: int, allowed: Cpus) -> Change:
-    return Change(0, part=part, cpus=some_cpus(rng, allowed, rng.randint(1, len(allowed))))
+def _new_mask(rng: random.Random, part: int, allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, cpus=some_cpus(rng, allowed, rng.randint(1, len(allowed))))
 
 
-def _new_nice(rng: random.Random, part: int, _allowed: Cpus) -> Change:
-    return Change(0, part=part, nice=rng.choice((-10, -5, 5, 10, 19)))
+def _new_nice(rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, nice=rng.choice((-10, -5, 5, 10, 19)))
 
 
-def _new_policy(rng: random.Random, part: int, _allowed: Cpus) -> Change:
-    return Change(0, part=part, policy=rng.choice(("batch", "idle", "fair")))
+def _new_policy(rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, policy=rng.choice(("batch", "idle", "fair")))
 
 
-def _stop(_rng: random.Random, part: int, _allowed: Cpus) -> Change:
-    return Change(0, part=part, stop=True)
+def _stop(_rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, stop=True)
 
 
-_CHANGES: tuple[Callable[[random.Random, int, Cpus], Change], ...] = (
+_CHANGES: tuple[Callable[[random.Random, int, Cpus], LoadChange], ...] = (
     _new_mask,
     _new_mask,
     _new_nice,

@@ -13,6 +13,7 @@ from numalab.guest.console import printable
 from numalab.hunt.case import Case
 from numalab.hunt.load import Load, Part
 from numalab.hunt.posting.figures import FIGURES, Figure
+from numalab.hunt.posting.pieces import BODIES, LOOK, PUT, ROWS, WORD, WORK
 from numalab.units import counted
 
 PROGRAM = "reproducer.c"
@@ -23,128 +24,6 @@ _PART = {"kind", "count", "cpus", "start", "later", "wakee", "nice", "policy", "
 _POLICIES = {"batch": "SCHED_BATCH", "idle": "SCHED_IDLE", "fifo": "SCHED_FIFO", "rr": "SCHED_RR"}
 _LOAD = {"ms", "parts", "hotplug"}
 _PROCESSES = {"hog": 1, "sleeper": 1, "waker": 2, "forker": 1}
-
-_WORK = """
-static void work(long us)
-{
-	for (clock_t end = clock() + us; clock() < end;)
-		;
-}
-"""
-
-# What a task does after its settings, with the numbers of its part.
-_HOG = """\
-	for (;;)
-		__asm__ volatile("");
-"""
-_SLEEPER = """\
-	for (;; usleep(%(sleep_us)s))
-		work(%(run_us)s);
-"""
-_WAKEE = """\
-	for (char byte; read(ends[count - 1][0], &byte, 1) == 1;)
-		work(%(run_us)s);
-"""
-_WAKER = """\
-	for (; write(ends[count - 2][1], "", 1) == 1; usleep(%(sleep_us)s))
-		work(%(run_us)s);
-"""
-_FORKER = """\
-	for (;; usleep(%(sleep_us)s)) {
-		for (int child = 0; child < %(burst)s; child++)
-			if (!fork()) {
-				work(%(run_us)s);
-				_exit(0);
-			}
-		while (wait(NULL) > 0)
-			;
-	}
-"""
-_BODIES = {
-    "hog": {"hog": _HOG},
-    "sleeper": {"sleeper": _SLEEPER},
-    "waker": {"wakee": _WAKEE, "waker": _WAKER},
-    "forker": {"forker": _FORKER},
-}
-
-_PUT = """
-static void put(const char *path, const char *text)
-{
-	FILE *file = fopen(path, "w");
-
-	if (!file || fputs(text, file) < 0 || fclose(file))
-		perror(path);
-}
-"""
-
-_WORD = """
-static double word(const char *path, const char *key, int field) /* of the line with KEY */
-{
-	char line[4096], *at = NULL;
-	FILE *file = fopen(path, "r");
-
-	while (file && !at && fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key)))
-			for (at = strtok(line, " :\\n"); at && --field;)
-				at = strtok(NULL, " :\\n");
-	if (file)
-		fclose(file);
-	return at ? atof(at) : 0;
-}
-"""
-
-# Called before (-1) and after (1). proc(5), Documentation/scheduler/sched-stats.rst.
-_LOOK = {
-    "tasks": """
-static void look(int sign)
-{
-	for (int i = 0; i < count; i++) {
-		sprintf(text, "/proc/%d/schedstat", tasks[i].pid);
-		tasks[i].ms += sign * word(text, "", 1) / 1e6;
-		sprintf(text, "/proc/%d/sched", tasks[i].pid);
-		tasks[i].moves += sign * word(text, "se.nr_migrations", 2);
-	}
-}
-""",
-    "cpus": """
-static void look(int sign)
-{
-	for (int i = 0; i < CPUS; i++) {
-		sprintf(text, "cpu%d ", i);
-		idle[i] += sign * word("/proc/stat", text, 5) * 10;
-		waited[i] += sign * word("/proc/schedstat", text, 9) / 1e6;
-		turns[i] += sign * word("/proc/schedstat", text, 10);
-	}
-}
-""",
-    "samples": """
-static void sample(long until_ms)
-{
-	for (; now_ms < until_ms; now_ms += 10, usleep(10000))
-		for (int i = 0; i < count; i++) {
-			sprintf(text, "/proc/%d/stat", tasks[i].pid);
-			outside += !(tasks[i].cpus >> (int)word(text, "", 39) & 1);
-		}
-}
-""",
-}
-_ROWS = {
-    "tasks": """\
-	for (int i = 0; i < count; i++) {
-		sprintf(text, "/proc/%d/stat", tasks[i].pid);
-		printf("task %d: %.0f ms of CPU time, %.0f changes of CPU, last on CPU %.0f\\n",
-			i, tasks[i].ms, tasks[i].moves, word(text, "", 39));
-""",
-    "cpus": """\
-	for (int i = 0; i < CPUS; i++) {
-		printf("CPU %d: idle for %.0f ms, tasks waited for %.0f ms\\n", i, idle[i], waited[i]);
-""",
-    "samples": """\
-	for (int i = 0; i < count; i++) {
-		sprintf(text, "/proc/%d/stat", tasks[i].pid);
-		printf("task %d: last on CPU %.0f\\n", i, word(text, "", 39));
-""",
-}
 
 
 def unsupported(case: Case, prop: str) -> str:
@@ -192,11 +71,11 @@ def render_program(case: Case, prop: str, sentence: str, most: float) -> str:
         _comment(case, sentence),
         *program.includes(),
         *program.constants(most),
-        *([_WORK] if any(part.kind != "hog" for part in load.parts) else []),
+        *([WORK] if any(part.kind != "hog" for part in load.parts) else []),
         *program.functions(),
         *program.start(),
-        *([_PUT] if load.hotplug else []),
-        _WORD,
+        *([PUT] if load.hotplug else []),
+        WORD,
         program.look(),
         "\n",
         *program.main(),
@@ -288,7 +167,7 @@ class _Program:
     def functions(self) -> Iterator[str]:
         """Yield the function of each part, named by its kind and its number, if it needs one."""
         for place, part in enumerate(self.load.parts):
-            for kind, body in _BODIES[part.kind].items():
+            for kind, body in BODIES[part.kind].items():
                 yield f"\nstatic void {self._name(kind, place)}(void)\n{{\n"
                 if part.nice:
                     yield f"	setpriority(PRIO_PROCESS, 0, {part.nice});\n"
@@ -300,7 +179,7 @@ class _Program:
                 yield body % values + "}\n"
 
     def _name(self, kind: str, place: int) -> str:
-        kinds = [name for part in self.load.parts for name in _BODIES[part.kind]]
+        kinds = [name for part in self.load.parts for name in BODIES[part.kind]]
         return kind if kinds.count(kind) == 1 else f"{kind}{place}"
 
     def start(self) -> Iterator[str]:
@@ -324,7 +203,7 @@ class _Program:
     def look(self) -> str:
         """Return the function that reads /proc, without what the figure does not need."""
         needless = [] if self._uses("turns") else ["turns[i] +="]
-        lines = _LOOK[self.figure.table].splitlines(keepends=True)
+        lines = LOOK[self.figure.table].splitlines(keepends=True)
         return "".join(line for line in lines if not any(name in line for name in needless))
 
     def main(self) -> Iterator[str]:
@@ -340,7 +219,7 @@ class _Program:
         yield "" if sampled else "	look(-1);\n"
         yield from self._meanwhile()
         yield "" if sampled else "	look(1);\n"
-        yield _ROWS[self.figure.table]
+        yield ROWS[self.figure.table]
         allowed = {
             cpu for part in self.load.parts for cpu in (*part.cpus, *part.later, *part.wakee)
         }
@@ -362,7 +241,7 @@ class _Program:
             yield f"{tabs}if (pipe(ends[count]))\n{tabs}	return 1;\n"
         elif many:
             yield f"{loop}\n"
-        for kind in _BODIES[part.kind]:
+        for kind in BODIES[part.kind]:
             arguments = self._arguments(part, part.wakee if kind == "wakee" else ())
             yield f"{tabs}start({self._name(kind, place)}{arguments});\n"
         yield "	}\n" if many and part.kind == "waker" else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from numalab.hunt.load import PERIOD_MS, Group, Load
+from numalab.hunt.load import PERIOD_MS, Cgroup, Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import clip
@@ -80,7 +80,7 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
     yield Observation(worst, text, weak=len(cpus) > 1)
 
 
-def _places(load: Load, group: Group) -> list[int]:
+def _places(load: Load, group: Cgroup) -> list[int]:
     """Return the parts of a group and of the groups below it."""
     names = {group.name}
     for other in load.groups:  # parents come first

@@ -7,7 +7,7 @@ from typing import Any
 
 from numalab.files import write_text
 from numalab.hunt.direction.coverage import HuntCoverage, is_unreached
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.hunting import ConfirmedViolation, Hunt
 from numalab.hunt.load import render_load
 from numalab.reach.reach_map import SCHEDULER
@@ -54,7 +54,11 @@ class ClassRow:
 
 
 def write_result(
-    folder: Path, facts: HuntFacts, hunt: Hunt, files: Sequence[Path], direction: Direction | None
+    folder: Path,
+    facts: HuntFacts,
+    hunt: Hunt,
+    files: Sequence[Path],
+    direction: HuntDirection | None,
 ) -> Path:
     """Write the page of a hunt and its coverage into its folder; return the page.
 
@@ -69,7 +73,7 @@ def write_result(
 
 
 def render_hunt(
-    facts: HuntFacts, hunt: Hunt, files: Sequence[Path], direction: Direction | None
+    facts: HuntFacts, hunt: Hunt, files: Sequence[Path], direction: HuntDirection | None
 ) -> str:
     """Render a hunt as one HTML page without requests; all texts may come from a guest."""
     coverage = direction.coverage if direction is not None else None

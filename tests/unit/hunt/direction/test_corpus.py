@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 from numalab.hunt.case import Case
-from numalab.hunt.direction.corpus import Corpus, Outcome, boot_outcomes, target_lines
+from numalab.hunt.direction.corpus import BranchOutcome, Corpus, boot_outcomes, target_lines
 from unit.hunt.direction.counted import boot, line
 
 FILE = "kernel/sched/fair.c"
@@ -20,8 +20,10 @@ def corpus_of(case: Case, *boots: tuple[int, int]) -> Corpus:
 
 def test_the_outcomes_of_a_boot() -> None:
     outcomes = boot_outcomes(boot(line(5, "added", 3, (3, 0)), line(6, "added", 0, (0, 0))))
-    assert outcomes.produced == {Outcome(FILE, 5, -1, True), Outcome(FILE, 5, 0, True)}
-    assert outcomes.missed == {Outcome(FILE, 5, 0, False)}, "a branch that did not run misses none"
+    assert outcomes.produced == {BranchOutcome(FILE, 5, -1, True), BranchOutcome(FILE, 5, 0, True)}
+    assert outcomes.missed == {BranchOutcome(FILE, 5, 0, False)}, (
+        "a branch that did not run misses none"
+    )
 
 
 def test_a_case_with_a_rare_outcome_has_most_energy(drawn_case: Case) -> None:

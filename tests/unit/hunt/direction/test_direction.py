@@ -11,7 +11,7 @@ from numalab.campaign.build import Builds
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
-from numalab.hunt.direction.direction import Direction
+from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.hints import Bias
 from numalab.hunt.finding import BootResult
 from numalab.hunt.generate.cases import draw_case
@@ -26,11 +26,13 @@ NONE = Bias({}, {})
 COMMON, RARE = boot(line(5, "added", 3, (3, 0))), boot(line(5, "added", 3, (3, 1)))
 
 
-def direction(bias: Bias = NONE, *, steers: bool = True) -> Direction:
-    return Direction(cast(LineTable, None), bias, steers)
+def direction(bias: Bias = NONE, *, steers: bool = True) -> HuntDirection:
+    return HuntDirection(cast(LineTable, None), bias, steers)
 
 
-def drawn(guide: Direction, count: int, reaches: Sequence[RunReach], seed: int = 1) -> list[Case]:
+def drawn(
+    guide: HuntDirection, count: int, reaches: Sequence[RunReach], seed: int = 1
+) -> list[Case]:
     cases = []
     for number in range(count):
         cases.append(guide.draw(seed, number, timed=False, near=(), most=4))
@@ -112,7 +114,7 @@ def test_any_number_of_workers_boots_the_same_cases(count: int) -> None:
         bench = HuntBench(cast(KernelSpec, None), cast(Builds, None), choice)
         aim = Aim(seed=1, properties=frozenset(), seconds=600, machines=24, loads=3)
         table = cast(LineTable, "table")
-        guide = Direction(table, NONE)
+        guide = HuntDirection(table, NONE)
         Hunter(aim, bench, cast(CaseWorkers, crew), lambda _: None, None, guide).run()
         assert guide.coverage is not None
         assert guide.coverage.boots < len(crew.cases) == 24
