@@ -54,6 +54,11 @@ class Corpus:
     chosen: Counter[int] = field(default_factory=Counter)
     changed: set[tuple[str, int]] = field(default_factory=set)
 
+    @property
+    def has_run(self) -> bool:
+        """Whether a boot ran a changed line."""
+        return any((item.file, item.line) in self.changed for item in self.produced)
+
     def add(self, number: int, case: Case, reach: RunReach) -> None:
         """Add a booted case."""
         outcomes = boot_outcomes(reach)

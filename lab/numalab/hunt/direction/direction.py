@@ -23,6 +23,7 @@ from numalab.topology.topology import Topology
 _PLAIN, _HINTED = 0.3, 0.2
 _MACHINES = 6  # drawn for each case by the hints
 _SMT = 0.25
+_UNREACHED = 3.0  # the power of the weights until a changed line has run
 _KINDS = ("loads", "machine", "combined")  # of variations
 
 
@@ -67,13 +68,20 @@ class HuntDirection:
         before = self.total.patched if self.total is not None else None
         self.total = merged([("", run) for run in (before, reach) if run is not None])
 
+    @property
+    def _power(self) -> float:
+        """The power of the weights: what the code reads matters most until it runs at all."""
+        return 1.0 if self.corpus.has_run else _UNREACHED
+
     def _machine(self, rng: random.Random) -> Topology:
         """Return one of several machines, weighted by what the changed code reads."""
         smt = rng.random() < _SMT
         drawn = [draw_machine(rng, smt=smt) for _ in range(_MACHINES)]
         if "SMT" in self.bias.machines:
             drawn.append(draw_machine(rng, smt=True))
-        return rng.choices(drawn, [self.bias.of_machine(machine) for machine in drawn])[0]
+        power = self._power
+        weights = [self.bias.of_machine(machine) ** power for machine in drawn]
+        return rng.choices(drawn, weights)[0]
 
     def _varied(self, rng: random.Random, most: int) -> Case:
         """Vary a case of the corpus: its loads, its machine, or both with another case."""
@@ -95,11 +103,12 @@ class HuntDirection:
         self, rng: random.Random, machine: Topology, loads: Sequence[Load], most: int
     ) -> Case:
         """Return a case with these loads and new ones by the hints, those with hotplug last."""
+        power = self._power
         chosen = list(dict.fromkeys(loads))[:most]
         pool = [*draw_loads(rng, machine, 2 * LOADS), *draw_loads(rng, machine, 2 * LOADS)]
         pool = [load for load in dict.fromkeys(pool) if load not in chosen]
         while pool and len(chosen) < most:
-            weights = [self.bias.of_load(machine, load) for load in pool]
+            weights = [self.bias.of_load(machine, load) ** power for load in pool]
             place = rng.choices(range(len(pool)), weights)[0]
             chosen.append(pool.pop(place))
         return Case(machine, tuple(sorted(chosen, key=lambda load: bool(load.hotplug))))

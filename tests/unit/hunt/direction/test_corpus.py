@@ -50,6 +50,15 @@ def test_outcomes_of_changed_lines_count_more(drawn_case: Case) -> None:
     assert first == 4 * second
 
 
+def test_a_corpus_knows_whether_a_changed_line_has_run(drawn_case: Case) -> None:
+    corpus = Corpus()
+    assert not corpus.has_run
+    corpus.add(0, drawn_case, boot(line(5, "added", 0), line(9, "function", 3)))
+    assert not corpus.has_run
+    corpus.add(1, drawn_case, boot(line(5, "added", 1), line(9, "function", 3)))
+    assert corpus.has_run
+
+
 def test_lines_beside_a_change_that_only_removes_are_its_target() -> None:
     near, far = line(5, "context", 1), line(6, "function", 1)
     assert target_lines(boot(near, far)) == (near,)

@@ -73,6 +73,14 @@ def test_machines_and_loads_follow_the_hints() -> None:
     assert all(more > 1.2 * usual for more, usual in zip(hinted, shares(NONE), strict=True))
 
 
+def test_hints_weigh_most_until_a_changed_line_runs() -> None:
+    def smt(reach: RunReach) -> int:
+        cases = drawn(direction(Bias({"SMT": 2.0}, {})), 60, [reach])
+        return sum(case.machine.packaging.threads > 1 for case in cases)
+
+    assert smt(boot(line(5, "added", 0))) > smt(boot(line(5, "added", 1)))
+
+
 def test_a_case_of_mode_timed_is_drawn_as_without_direction() -> None:
     guide = direction()
     guide.take(0, draw_case(1, 0), RARE)
