@@ -222,6 +222,19 @@ def test_the_decisions_that_explain_findings_are_those_that_are_stored() -> None
     assert f"from {min(later_before):.0f} ms or more to {max(later_after):.0f} ms" in SAID
 
 
+def test_outcomes_with_and_without_direction_are_those_that_are_stored() -> None:
+    stored = json.loads((STORED / "direction.json").read_text(encoding="utf-8"))
+    ends = {
+        (run["kernel"], run["seed"], run["direction"]): run["outcomes_after_boot"][-1]
+        for run in stored
+    }
+    for kernel, seed in {(run["kernel"], run["seed"]) for run in stored}:
+        (row,) = (line for line in TEXT.splitlines() if line.startswith(f"| `{kernel}`, {seed} "))
+        directed, undirected = (f"{ends[kernel, seed, steered]:,}" for steered in (True, False))
+        assert f" | {directed} of " in row
+        assert f" | {undirected} | " in row
+
+
 def test_there_are_rows() -> None:
     assert len(ROWS) == 8 + 10
     assert len(PRINTED) == 7 + 10
