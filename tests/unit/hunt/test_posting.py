@@ -131,6 +131,18 @@ def test_a_mail_fits(number: int, sentence: str, kernels: int) -> None:
     assert lines[-1] or lines[-2]
 
 
+@pytest.mark.parametrize(
+    ("prop", "subject"),
+    [
+        ("lost-time", "sched: CPU stays idle while a task waits for another one on a"),
+        ("domains", "sched: domains is violated on a line of 4 nodes"),
+    ],
+)
+def test_the_subject_is_about_the_property(prop: str, subject: str) -> None:
+    report = Report(case_of(LOADS["hogs"]), prop, "it was", "", [], short=False)
+    assert render_mail(report).splitlines()[1].startswith(f"Subject: {subject}")
+
+
 def test_the_script_of_a_short_program_is_a_shell_script(tmp_path: Path) -> None:
     statement = Statement("ping-pong", "it $(was) `done`", "a kernel", 104)
     for short in (True, False):

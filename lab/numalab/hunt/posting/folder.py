@@ -175,6 +175,8 @@ def _write_driver(folder: Path, shown: Shown, kernels: Kernels, run: Run) -> Pos
 def _trace(shown: Shown, bench: HuntBench) -> str:
     """Return the excerpt of a boot with tracing, or why there is none."""
     prop = shown.finding.prop
+    if shown.finding.load is None:
+        return f"{prop} is about the whole boot, so no moment of a trace shows it.\n"
     try:
         with scratch_folder(cache_dir("boots"), "hunt-") as path:
             recordings = record_case(shown.case, bench, shown.seeds[0], RunDir(path))

@@ -16,6 +16,7 @@ WIDTH = 72
 MOST_LINES = 60
 _MOST_NODES = 8  # of a table that fits
 _MOST_ROWS = 12
+_IDLE = ("work-conservation", "lost-time", "reachability", "idle-neighbours")
 
 _KINDS = {
     "hog": "busy loop",
@@ -79,10 +80,11 @@ def _subject(report: Report) -> str:
         "proportion": "task gets less CPU time than its weight entitles it to",
         "wake-up-latency": "woken task waits beside an idle CPU",
         "response": "task waits long for its turn",
+        **dict.fromkeys(_IDLE, "CPU stays idle while a task waits for another one"),
     }
     shape = report.case.machine.shape
     where = f" on a {shape.kind} of {len(report.case.machine.nodes)} nodes" if shape else ""
-    return words.get(report.prop, "CPU stays idle while a task waits for another one") + where
+    return words.get(report.prop, f"{report.prop} is violated") + where
 
 
 def _lower(sentence: str) -> str:
@@ -97,7 +99,7 @@ def _paragraph(text: str) -> list[str]:
 def _numbers(report: Report) -> str:
     judged = [attempt for attempt in report.attempts if attempt.figure is not None]
     if not judged:
-        return "The figures below are from a boot with tracing; the reproducer prints CPU times."
+        return "This is from a boot with tracing; the reproducer prints no verdict."
     first, *further = judged
     text = f"The reproducer prints {first.figure:.2f} {report.meaning} on {first.kernel}"
     if further:
