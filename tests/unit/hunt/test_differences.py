@@ -6,7 +6,6 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.properties import differences, overhead
 from numalab.hunt.property import (
     PROPERTIES,
     absolute_property_names,
@@ -101,15 +100,3 @@ def test_a_plugin_can_add_a_quantity() -> None:
     with pytest.raises(UserError, match="there is a property called 'more-events' already"):
         register_difference(Quantity("events", "a second", 1.0))(events)
     PROPERTIES.remove("plugin")
-
-
-def test_two_hogs_that_share_a_cpu_run_for_two_thirds_of_their_ready_time() -> None:
-    run = recording("time ms=1000;hog n=2 cpus=0", HOGS)
-    assert differences.ran(run) == pytest.approx(75.0)
-
-
-def test_counters_of_balancing_are_counted_for_each_second() -> None:
-    counters = {"begin": {"lb_attempts_0": 100}, "end": {"lb_attempts_0": 400}}
-    run = replace(recording("time ms=1000;hog n=2 cpus=0", HOGS), counters=counters)
-    assert overhead.balancing_lowest(run) == pytest.approx(300.0)
-    assert overhead.balancing_higher(run) is None, "a counter that was not printed"
