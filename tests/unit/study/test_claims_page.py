@@ -10,6 +10,7 @@ from support.claims_page import PAGE, render, studies_of
 OF_NO_POST = {
     "group-construction-counted",
     "memory-tiers",
+    "published-machines",
     "sched-ext",
     "what-balancing-gains",
     "what-distance-costs",

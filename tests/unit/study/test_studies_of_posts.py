@@ -18,8 +18,8 @@ from numalab.topology.distances import hops
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 
-# Of the machine and of schedulers, and not of a post.
-OF_NO_POST = ("sched-ext", "what-distance-costs")
+# Of machines and of schedulers, and not of a post.
+OF_NO_POST = ("published-machines", "sched-ext", "what-distance-costs")
 STUDIES = [
     path
     for path in sorted((project_dir() / "studies").glob("*.toml"))

@@ -40,7 +40,8 @@ def _instruction_ns(run: Manifest) -> int:
 
 
 def measured_lines(runs: Sequence[StoredRun], topology: Topology) -> tuple[str, ...]:
-    """Return the measured latency and bandwidth of each pair of nodes beside the model's, as text.
+    """Return the measured latency and bandwidth of each pair of nodes beside the model's, as text,
+    and below them what a load took beside other readers.
 
     The figures are means of the runs of each variant; nothing without such measures. No bandwidth
     is expected where this numalab builds another model than the runs had.
@@ -71,6 +72,7 @@ def measured_lines(runs: Sequence[StoredRun], topology: Topology) -> tuple[str, 
             ("copy_rate_all", of_all, copy_all if same else None),
         ):
             lines += _pairs(of, len(topology.nodes), metric, what, expected)
+        lines += _under_load(of)
     return tuple(lines)
 
 
@@ -94,21 +96,62 @@ def _pairs(
     """Lay out one metric of all measured pairs as `expected / measured`."""
     nodes = range(count_of_nodes)
 
+    differences: list[float] = []
+
     def cell(near: int, far: int) -> str:
-        name = f"{metric}_{near}-{far}"
-        recorded = [run.measures[name].value for run in runs if name in run.measures]
-        values = [value for value in recorded if value is not None]
-        if not values:
+        value = _mean(runs, f"{metric}_{near}-{far}")
+        if value is None:
             return ""
-        beside = f"{expected(near, far):.0f} / " if expected else ""
-        return f"{beside}{fmean(values):.1f}"
+        if expected is None:
+            return f"{value:.1f}"
+        differences.append(value / expected(near, far) - 1)
+        return f"{expected(near, far):.0f} / {value:.1f}"
 
     cells = [[cell(near, far) for far in nodes] for near in nodes]
     if not any(map(any, cells)):
         return []
-    count = "1 run" if len(runs) == 1 else f"the mean of {len(runs)} runs"
     title = "expected / measured" if expected else "measured"
-    return matrix_lines(f"{what}, {title}: {runs[0].manifest.variant}, {count}", nodes, cells)
+    largest = (
+        f"; largest difference {max(differences, key=abs):+.1%}".replace("%", " %")
+        if differences
+        else ""
+    )
+    return matrix_lines(f"{what}, {title}: {_of(runs)}{largest}", nodes, cells)
+
+
+def _under_load(runs: Sequence[StoredRun]) -> list[str]:
+    """Lay out the latencies of `loaded-latency`, from the least to the most bandwidth."""
+    idle = _mean(runs, "idle_ns")
+    names = dict.fromkeys(name for run in runs for name in run.measures)
+    points = sorted(
+        (rate, ns)
+        for name in names
+        if name.startswith("loaded_ns_")
+        and (ns := _mean(runs, name)) is not None
+        and (rate := _mean(runs, name.replace("_ns_", "_rate_"))) is not None
+    )
+    if idle is None or not points:
+        return []
+    rows = {
+        "MB/s": [f"{rate:.0f}" for rate, _ in points],
+        "ns": [f"{ns:.1f}" for _, ns in points],
+        "/ idle": [f"{ns / idle:.2f}" for _, ns in points],
+    }
+    return [
+        f"a load while other CPUs read, {idle:.1f} ns without: {_of(runs)}",
+        *(f"  {unit:>6}:" + "".join(f"{text:>8}" for text in row) for unit, row in rows.items()),
+    ]
+
+
+def _mean(runs: Sequence[StoredRun], name: str) -> float | None:
+    recorded = [run.measures[name].value for run in runs if name in run.measures]
+    values = [value for value in recorded if value is not None]
+    return fmean(values) if values else None
+
+
+def _of(runs: Sequence[StoredRun]) -> str:
+    count = "1 run" if len(runs) == 1 else f"the mean of {len(runs)} runs"
+    return f"{runs[0].manifest.variant}, {count}"
 
 
 def _matrix(title: str, cells: Sequence[Sequence[float]]) -> list[str]:

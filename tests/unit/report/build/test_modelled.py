@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from numalab.places import project_dir
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.results.layout import Results
@@ -31,7 +33,10 @@ def test_each_pair_is_beside_what_the_model_says() -> None:
     runs = runs_of("what-distance-costs")
     lines = measured_lines(runs, RING)
     assert len(lines) == 3 * (1 + 1 + 4)
-    assert lines[0] == "a chase of pointers [ns], expected / measured: stock, the mean of 3 runs"
+    assert lines[0] == (
+        "a chase of pointers [ns], expected / measured: stock, the mean of 3 runs; "
+        "largest difference +0.3 %"
+    )
     assert lines[2].split(":")[1].split()[:3] == ["90", "/", "90.3"]
     # 128 bytes in two waits of 90 ns and 18 instructions of 2 ns.
     near = sum(run.measures["copy_rate_0-0"].value or 0 for run in runs) / 3
@@ -55,8 +60,21 @@ def test_a_pair_that_was_not_measured_is_left_empty() -> None:
     (run, *_) = runs_of("what-distance-costs")
     measures = {name: value for name, value in run.measures.items() if name != "chase_ns_0-1"}
     lines = measured_lines([replace(run, measures=measures)], RING)
-    assert lines[0].endswith("stock, 1 run")
+    assert lines[0].split(";")[0].endswith("stock, 1 run")
     assert "".join(lines[2].split(":")[1].split()) == "90/90.3270/270.3180/180.3"
+
+
+def test_a_load_beside_readers_has_a_column_for_each_pause() -> None:
+    """The more bandwidth the readers take, the longer a load waits."""
+    runs = [run for run in runs_of("published-machines") if "kunpeng-920_loaded" in run.id]
+    title, *rows = measured_lines(runs, load_topology("kunpeng-920"))
+    idle = runs[0].measures["idle_ns"].value
+    assert title == f"a load while other CPUs read, {idle:.1f} ns without: stock, 1 run"
+    rates, latencies, times = ([float(text) for text in row.split(":")[1].split()] for row in rows)
+    assert len(rates) == len(latencies) == 13
+    assert rates == sorted(rates)
+    assert times[-1] == pytest.approx(latencies[-1] / (idle or 0), abs=0.01)
+    assert times[-1] == max(times) > 1.1
 
 
 def test_runs_without_pairs_or_without_a_model_have_no_such_lines() -> None:
