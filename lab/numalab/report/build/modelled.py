@@ -13,6 +13,7 @@ from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import Topology
 from numalab.topology.view.terminal import matrix_lines
 
+AT_ONCE = 6  # columns of two figures that a terminal has room for
 Expected = Callable[[int, int], float]  # from a node's CPUs to a node's memory
 
 
@@ -116,7 +117,7 @@ def _pairs(
         if differences
         else ""
     )
-    return matrix_lines(f"{what}, {title}: {_of(runs)}{largest}", nodes, cells)
+    return matrix_lines(f"{what}, {title}: {_of(runs)}{largest}", nodes, cells, at_once=AT_ONCE)
 
 
 def _under_load(runs: Sequence[StoredRun]) -> list[str]:
@@ -137,9 +138,13 @@ def _under_load(runs: Sequence[StoredRun]) -> list[str]:
         "ns": [f"{ns:.1f}" for _, ns in points],
         "/ idle": [f"{ns / idle:.2f}" for _, ns in points],
     }
+    width = max(len(text) for row in rows.values() for text in row) + 1
     return [
         f"a load while other CPUs read, {idle:.1f} ns without: {_of(runs)}",
-        *(f"  {unit:>6}:" + "".join(f"{text:>8}" for text in row) for unit, row in rows.items()),
+        *(
+            f"  {unit:>6}:" + "".join(f"{text:>{width}}" for text in row)
+            for unit, row in rows.items()
+        ),
     ]
 
 

@@ -66,15 +66,24 @@ def _modelled(topology: Topology) -> list[str]:
     ]
 
 
-def matrix_lines(title: str, rows: Sequence[int], cells: Sequence[Sequence[str]]) -> list[str]:
-    """Lay out texts from the nodes of `rows` to all nodes, below a title."""
+def matrix_lines(
+    title: str, rows: Sequence[int], cells: Sequence[Sequence[str]], *, at_once: int | None = None
+) -> list[str]:
+    """Lay out texts from the nodes of `rows` to all nodes, below a title.
+
+    `at_once` columns are beside each other, the next ones below them; by default all.
+    """
     width = max(len(cell) for row in cells for cell in row) + 1
-    head = "".join(f"{node:>{width}}" for node in range(len(cells[0])))
-    lines = (
-        f"  {node:>3}:" + "".join(f"{cell:>{width}}" for cell in row)
-        for node, row in zip(rows, cells, strict=True)
-    )
-    return [title, f"  node{head}", *lines]
+    columns = range(len(cells[0]))
+    step = at_once or len(columns)
+    lines = [title]
+    for part in (columns[first : first + step] for first in columns[::step]):
+        lines.append("  node" + "".join(f"{node:>{width}}" for node in part))
+        lines += (
+            f"  {node:>3}:" + "".join(f"{row[column]:>{width}}" for column in part)
+            for node, row in zip(rows, cells, strict=True)
+        )
+    return lines
 
 
 def _drawing(topology: Topology) -> list[str]:

@@ -77,6 +77,18 @@ def test_a_load_beside_readers_has_a_column_for_each_pause() -> None:
     assert times[-1] == max(times) > 1.1
 
 
+def test_sixteen_nodes_are_six_at_once_and_fit_in_a_terminal() -> None:
+    runs = [run for run in runs_of("published-machines") if "ft-2500" in run.id]
+    lines = measured_lines(runs, load_topology("ft-2500"))
+    heads = [line.split()[1:] for line in lines if line.startswith("  node")]
+    assert heads[:3] == [[str(node) for node in part] for part in SIXES]
+    assert len(lines) == 2 * (1 + 3 * 17)
+    assert max(len(line) for line in lines if line.startswith("  ")) <= 90
+
+
+SIXES = (range(6), range(6, 12), range(12, 16))
+
+
 def test_runs_without_pairs_or_without_a_model_have_no_such_lines() -> None:
     assert measured_lines(runs_of("what-balancing-gains"), RING) == ()
     counted = runs_of("group-construction")
