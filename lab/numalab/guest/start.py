@@ -192,7 +192,9 @@ def started(
     with ExitStack() as stack:
         stack.enter_context(prepared.held)
         stack.callback(hypervisor.forget, prepared.name)
-        guest = hypervisor.start(prepared.name, prepared.xml, prepared.socket)
+        # The memory model writes its last slice when QEMU exits.
+        timed = machine.mode == "timed"
+        guest = hypervisor.start(prepared.name, prepared.xml, prepared.socket, writes_at_exit=timed)
         stack.callback(guest.end)
         memory = _hold(guest, machine)
         stack.callback(memory.close)

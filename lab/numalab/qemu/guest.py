@@ -23,17 +23,22 @@ from numalab.qemu.binding import (
 from numalab.qemu.ending import Ending, EndKind
 
 _SAVE_SECONDS = 120.0  # to write or read a state of some hundred MB
+_EXIT_SECONDS = 10.0  # for the files of a plugin
 _LOOK = 0.005
 
 
 class Guest:
     """A domain that was started and is not yet ended.
 
-    `console` is the socket of its first console; None: nobody can type there.
+    `console` is the socket of its first console; None: nobody can type there. A QEMU that
+    `writes_at_exit` has a plugin whose files are complete only when it ends by itself.
     """
 
-    def __init__(self, log: Path | None, console: Path | None = None) -> None:
+    def __init__(
+        self, log: Path | None, console: Path | None = None, *, writes_at_exit: bool = False
+    ) -> None:
         self.console = console
+        self._writes_at_exit = writes_at_exit
         self._domain: LibvirtDomain | None = None
         self._log = log
         self._ended = threading.Event()
@@ -142,7 +147,9 @@ class Guest:
         if self._gone:
             return
         if self._pid is not None and not self._stopped:
-            # SIGKILL is immediate; QEMU has nothing to write back.
+            if self._writes_at_exit and self._ending is not None and self._ending.kind == "off":
+                self._await_process(_EXIT_SECONDS)  # libvirt has asked it to end
+            # SIGKILL is immediate; else QEMU has nothing to write back.
             with suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
             self._await_process(5)

@@ -45,14 +45,17 @@ class Hypervisor:
         listen(connection, self)
         self._end_leftovers()
 
-    def start(self, name: str, xml: str, console: Path | None = None) -> Guest:
+    def start(
+        self, name: str, xml: str, console: Path | None = None, *, writes_at_exit: bool = False
+    ) -> Guest:
         """Start a domain with its CPUs stopped. Raises HostError with QEMU's message.
 
-        `console` is the socket of the console at which somebody types.
+        `console` is the socket of the console at which somebody types; `writes_at_exit` as for
+        `Guest`.
         """
         log = self._root.path / "log" / "qemu" / f"{name}.log" if self._root else None
         # Registered before it exists, so that no event is missed.
-        guest = self._guests[name] = Guest(log, console)
+        guest = self._guests[name] = Guest(log, console, writes_at_exit=writes_at_exit)
         try:
             with translated("the guest could not be started"), embed.on_one_cpu():
                 guest.domain = create_paused(self._connection, xml)

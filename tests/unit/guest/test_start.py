@@ -200,7 +200,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @contextmanager
 def running(machine: Machine, calls: list[str]) -> Iterator[HeldMemory]:
     class FakeHypervisor:
-        def start(self, name: str, xml: str, console: Path | None) -> FakeGuest:
+        def start(
+            self, name: str, xml: str, console: Path | None, *, writes_at_exit: bool
+        ) -> FakeGuest:
             calls.append(f"started {name}")
             return FakeGuest(calls)
 
