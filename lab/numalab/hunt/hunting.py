@@ -22,6 +22,7 @@ from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.load import Load
 from numalab.hunt.shrink import shrink
 from numalab.hunt.workers import BudgetOverError, CaseWorkers
+from numalab.units import counted
 
 ROUND = 4  # machines
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
@@ -329,7 +330,8 @@ class Hunter:
         minutes = max(0.0, self.aim.seconds / 60 - self._minutes())
         left = f"; {minutes:.0f} min left" if self._has_budget() else ""
         return (
-            f"{hunt.machines} machines, {hunt.loads} loads, {len(hunt.violations)} found;"
+            f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')},"
+            f" {len(hunt.violations)} found;"
             f" closest: {shown or 'none'}{left}"
         )
 

@@ -216,7 +216,8 @@ def test_a_hunt_boots_at_most_the_maximum_number_of_machines(bench: Bench, tmp_p
         words = ("--survey", "--machines", machines, "--loads", 1, "--seed", 5, "--jobs", 2)
         done = hunt(*words, "--output", tmp_path)
         assert len(bench.boots) == machines
-        assert f"{machines} machines, {machines} loads" in done.stdout
+        noun = "machine" if machines == 1 else "machines"
+        assert f"{machines} {noun}, {machines} load" in done.stdout
 
 
 def test_two_kernels_with_the_same_bytes_are_not_hunted(bench: Bench, tmp_path: Path) -> None:

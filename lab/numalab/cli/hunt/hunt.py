@@ -36,6 +36,7 @@ from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.reach.model import CodeChange
 from numalab.scheduler.scheduler_spec import find_scheduler
+from numalab.units import counted
 
 _USUAL = "debian-6.12"
 _NONE = "none"
@@ -333,7 +334,8 @@ def _spread(values: list[float]) -> dict[str, float]:
 def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage | None) -> str:
     confirmed = sum(item.confirmed for item in progress.suspicions)
     lines = [
-        f"{progress.machines} machines, {progress.loads} loads, {booted} boots,"
+        f"{counted(progress.machines, 'machine')}, {counted(progress.loads, 'load')},"
+        f" {counted(booted, 'boot')},"
         f" {len(progress.suspicions)} suspicions, {confirmed} of them confirmed"
     ]
     for violation, file in zip(progress.violations, files, strict=True):

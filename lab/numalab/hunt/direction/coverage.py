@@ -8,6 +8,7 @@ from numalab.hunt.direction.corpus import BranchOutcome, Corpus, target_lines
 from numalab.reach.model import LineKind, LineReach, PatchReach, Reached, RunReach
 from numalab.reach.reach_map import SCHEDULER, UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
+from numalab.units import counted
 
 _MOST_NEVER, _MOST_BRANCHES, _MOST_FILES = 6, 8, 6  # lines in the terminal
 _MOST_OF_SCHEDULER = 200  # branches
@@ -219,4 +220,4 @@ def _way(way: WayCoverage) -> str:
     place = f"line {way.to_line}" if way.to_line else "elsewhere"
     if not way.boots:
         return f"never to {place}"
-    return f"{way.executions:,} times to {place} ({way.boots} boots)"
+    return f"{way.executions:,} times to {place} ({counted(way.boots, 'boot')})"

@@ -52,7 +52,7 @@ def test_the_terminal_names_lines_that_never_ran_first(drawn_case: Case) -> None
     assert shown[1] == "  never ran: kernel/sched/fair.c:1 decide(): if (1) {"
     assert "13 more changed lines" in shown[7]
     assert shown[8] == (
-        "  kernel/sched/fair.c:30 decide(): branch 1 times to line 90 (1 boots), never to elsewhere"
+        "  kernel/sched/fair.c:30 decide(): branch 1 times to line 90 (1 boot), never to elsewhere"
     )
     assert not is_unreached(result)
 
