@@ -110,6 +110,14 @@ class KernelSamples:
         return mean > suspect and mean >= first.apart * reference_mean and share >= least_share
 
 
+def _beside(best: Finding, theirs: Sequence[Finding]) -> str:
+    """Return the text of a finding; a differential one means nothing without the other kernel's."""
+    if not best.differential or not theirs:
+        return best.text
+    nearest = max(theirs, key=attrgetter("value"))
+    return f"{best.text}, with the reference kernel {nearest.text.rpartition(': ')[2]}"
+
+
 @dataclass(frozen=True)
 class Confirmed:
     """The confirmed findings, and the number of seeds that each tried finding passed.
@@ -262,7 +270,9 @@ class FreshBoots:
         if limit is None:
             return None
         best_first = sorted(shown, key=lambda seed: -shown[seed].value)
-        best = replace(shown[best_first[0]], most=limit, suspect=None, differential=False)
+        best = shown[best_first[0]]
+        text = _beside(best, theirs)
+        best = replace(best, text=text, most=limit, suspect=None, differential=False)
         return best, tuple(best_first)
 
     def _values(

@@ -2,11 +2,16 @@
 
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from numalab.hunt.confirm import KernelSamples, how_often_more
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.case import Case
+from numalab.hunt.confirm import FreshBoots, KernelSamples, how_often_more
 from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.workers import CaseWorkers
 
 
 def finding(value: float, most: float = 100.0, *, weak: bool = False) -> Finding:
@@ -84,3 +89,26 @@ def test_a_boot_that_was_not_judged_shows_nothing() -> None:
     assert samples.show()
     samples.take(BootResult((), 1.0, "no QEMU"), "lost-time", [0], mine=True)
     assert not samples.may_show()
+
+
+def test_a_settled_difference_says_what_the_reference_kernel_shows() -> None:
+    def shown(value: float) -> Finding:
+        text = f"switches: {value:g} a second"
+        return Finding("more-switches", 0, value, 1e12, text, True, 0.0, 1.5, differential=True)
+
+    rates = {"patched": 900.0, "reference": 300.0}
+
+    class Workers:
+        def boot(self, boots: Sequence[tuple[object, SimpleNamespace, int]]) -> list[BootResult]:
+            return [BootResult((shown(rates[b.name] + seed),), 0.0) for _, b, seed in boots]
+
+    patched, reference = (
+        cast(HuntBench, SimpleNamespace(name=name)) for name in ("patched", "reference")
+    )
+    boots = FreshBoots(cast(CaseWorkers, Workers()), patched, reference, 1)
+    settled = boots.settle(shown(900.0), cast(Case, SimpleNamespace(loads=(None,))))
+    assert settled is not None
+    best, seeds = settled
+    assert seeds == (4, 3, 2)
+    assert best.text == "switches: 904 a second, with the reference kernel 304 a second"
+    assert not best.differential and best.most > 300.0

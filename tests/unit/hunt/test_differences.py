@@ -78,7 +78,7 @@ def test_the_compared_number_grows_with_the_change() -> None:
 
 def test_differences_are_described_and_no_properties_of_one_kernel() -> None:
     assert describe_property("less-pulled-tasks") == (
-        "Not less than with the reference kernel: Tasks that load balancing pulled."
+        "pulled-tasks is not less than with the reference kernel: Tasks that load balancing pulled."
     )
     assert "less-pulled-tasks" in property_names()
     assert not [

@@ -88,5 +88,7 @@ def _judge_of(measure: Measured, quantity: Quantity, change: Change) -> Judge:
         )
         return [finding]
 
-    judge.__doc__ = f"Not {change} than with the reference kernel: {measure.__doc__}"
+    judge.__doc__ = (
+        f"{quantity.name} is not {change} than with the reference kernel: {measure.__doc__}"
+    )
     return judge

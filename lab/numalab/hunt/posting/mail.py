@@ -84,6 +84,9 @@ def _subject(report: Report) -> str:
     }
     shape = report.case.machine.shape
     where = f" on a {shape.kind} of {len(report.case.machine.nodes)} nodes" if shape else ""
+    change, _, quantity = report.prop.partition("-")
+    if change in ("more", "less"):  # a differential property
+        return f"{quantity.replace('-', ' ')}: {change} than before" + where
     return words.get(report.prop, f"{report.prop} is violated") + where
 
 
@@ -139,7 +142,9 @@ def describe_load(load: Load, case: Case) -> str:
 def _describe_part(part: Part, case: Case) -> str:
     name = _KINDS.get(part.kind, f"task of the kind {part.kind}")
     head, _, rest = name.partition(" ")
-    many = {"busy": f"{name}s", "task": f"tasks {rest}", "pair": f"pairs {rest}"}
+    plural = rest.replace("that works and sleeps", "that work and sleep")
+    plural = plural.replace("that forks", "that fork").replace("that touches", "that touch")
+    many = {"busy": f"{name}s", "task": f"tasks {plural}", "pair": f"pairs {rest}"}
     kind = "" if part.policy == "fair" else f" (SCHED_{part.policy.upper()})"
     text = f"{part.count} {name if part.count == 1 else many.get(head, f'{name}s')}{kind}"
     every = len(part.cpus) == case.machine.cpu_count
