@@ -29,7 +29,7 @@ OF_BOOT: Mapping[str, str] = {
 class Limit:
     """The largest value that does not violate a property.
 
-    Above `suspect` (None: above `most`) the hunt boots the baseline as well and compares the two.
+    Above `suspect` (None: above `most`) the hunt compares the value with the reference kernel's.
     """
 
     most: float
@@ -40,7 +40,7 @@ class Limit:
 class Observation:
     """The value of a property in one load, and a sentence for people that describes it.
 
-    A `weak` one counts only if the baseline does not show it: the kernel may be meant to behave so.
+    A `weak` one counts only if the reference kernel does not show it: it may be by design.
     `limit` replaces the limit of the property.
     """
 
@@ -89,8 +89,9 @@ def register_property(
     """Add a property that hunts check; a decorator of the function that observes it.
 
     The function yields an observation for each part of the load that it can judge, or none. A
-    value above `most` violates the property; one above `suspect` counts if the baseline's is lower.
-    The limit holds in loads of fair tasks without groups and changes, unless of `any_load`.
+    value above `most` violates the property; one above `suspect` counts if the reference kernel's
+    is lower. The limit holds in loads of fair tasks without groups and changes, unless of
+    `any_load`.
     The first paragraph of the docstring says what holds.
 
         @register_property("woken-soon", most=10.0, suspect=2.0)

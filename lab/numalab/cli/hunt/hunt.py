@@ -83,8 +83,8 @@ def command(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Baseline: ignore violations that this kernel shares. Default: the kernel without"
-            " its last series; none: no baseline."
+            help="Reference kernel: only what it does not show counts. Default: the kernel without"
+            " its last series; none: no reference kernel."
         ),
     ] = None,
     undirected: Annotated[
