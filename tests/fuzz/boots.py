@@ -160,15 +160,16 @@ _COMMANDS: list[Callable[[random.Random, Box], Ended]] = [_hunt, _hunt, _run_fol
 def main() -> None:
     """Run the command line with benches that nothing was built for, and no libvirt."""
     from numalab.cli.entry import main as command  # noqa: PLC0415 - in a child
-    from numalab.cli.hunt import bisect_case, hunt  # noqa: PLC0415
-    from numalab.hunt import workers  # noqa: PLC0415
+    from numalab.cli.hunt import bisect_case, hunt, replay_cases  # noqa: PLC0415
+    from numalab.hunt import store_case, workers  # noqa: PLC0415
 
     def bench(spec: Any) -> Any:
         choice = SimpleNamespace(mode="icount", emulator=None)
-        built = SimpleNamespace(digest="0" * 32)
+        built = SimpleNamespace(digest="0" * 32, bzimage_sha256=spec.name)
         builds = SimpleNamespace(kernels={spec.name: built}, files={"hunt": {"hunt": b""}})
         return SimpleNamespace(kernel=spec, choice=choice, wall=9.0, builds=builds,
-                               selected=frozenset(), reach=None)  # fmt: skip
+                               selected=frozenset(), reach=None, scheduler=None,
+                               title=spec.name)  # fmt: skip
 
     def benches(specs: Any, *_: object, **__: object) -> list[Any]:
         return [bench(spec) for spec in specs]
@@ -178,12 +179,13 @@ def main() -> None:
         pool: Any = SimpleNamespace(imap_unordered=lambda _, jobs: _Pool(list(jobs)))
         yield workers.CaseWorkers(store, pool, progress, jobs)
 
-    for module in (hunt, bisect_case):
+    for module in (hunt, bisect_case, replay_cases):
         for name, stand_in in (("connect", lambda _: None), ("prepare_benches", benches),
                                ("workers", crew)):  # fmt: skip
             setattr(module, name, stand_in)
     vars(bisect_case)["bench_like"] = lambda _bench, spec, _tell: bench(spec)
-    vars(hunt)["write_reproducer"] = lambda *_: None
+    vars(hunt)["plan_direction"] = lambda *_: None  # which compiles the kernel
+    vars(store_case)["write_folder"] = lambda *_: None
     vars(hunt)["turns_are_fair"] = lambda _: True
     sys.argv[0] = "numalab"
     command()
