@@ -126,7 +126,8 @@ def test_a_shipped_study_is_planned(path: Path) -> None:
     plan = plan_study(path)
     assert len(plan.runs) >= 3 * len(plan.study.variants)
     named = {name for claim in plan.study.claims for name in claim.variants}
-    assert len(named) >= min(2, len(plan.study.variants))
+    # A study of one kernel has expected values in its report instead of claims.
+    assert len(named) >= 2 or len(plan.study.variants) == 1
 
 
 @pytest.mark.parametrize("page", ["docs/reference/studies.md", "docs/how-to/test-a-patch.md"])
