@@ -336,7 +336,7 @@ def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage
     lines = [
         f"{counted(progress.machines, 'machine')}, {counted(progress.loads, 'load')},"
         f" {counted(booted, 'boot')},"
-        f" {len(progress.suspicions)} suspicions, {confirmed} of them confirmed"
+        f" {counted(len(progress.suspicions), 'suspicion')}, {confirmed} of them confirmed"
     ]
     for violation, file in zip(progress.violations, files, strict=True):
         machine = violation.case.machine
