@@ -468,9 +468,10 @@ def test_an_undirected_hunt_draws_the_cases_of_a_kernel_without_series(
 
 
 def test_a_scheduler_is_hunted_for_its_own_properties_and_without_hotplug(
-    bench: Bench, tmp_path: Path
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.rule = lambda *_: 5.0
+    monkeypatch.setattr(hunt_command, "plan_direction", lambda *_: pytest.fail("compiles a kernel"))
     words = ("--scheduler", "scx_simple", "--argument=-f", "--first", "--output", tmp_path)
     done = hunt(*words, "--machines", 4)
     assert done.exit_code == 1

@@ -249,8 +249,8 @@ def _direction(
     spec: KernelSpec, bench: HuntBench, *, steers: bool, tell: Progress
 ) -> HuntDirection | None:
     """Return the direction of a hunt; None for a kernel whose code cannot be counted."""
-    if bench.choice.mode == "kvm":
-        return None
+    if bench.choice.mode == "kvm" or bench.scheduler is not None:
+        return None  # nothing to count with, or not the kernel's own scheduler
     try:
         code = plan_direction(spec, tell)
     except LabError as error:  # a hunt needs no line numbers
