@@ -55,6 +55,8 @@ def test_the_longest_wait_of_a_fair_task_is_found() -> None:
     rows += [(3, "-hog1.0", 1, 0, 1000)]
     (finding,) = starvation(recording(load, rows))
     assert (finding.value, finding.text) == (600.0, "a hog waited 600 ms for a CPU")
+    ranked = load + ";sleeper n=1 cpus=0 policy=fifo priority=5"
+    assert not starvation(recording(ranked, rows)), "which may take all of a CPU"
     weighted = load.replace("hog n=2 cpus=0", "hog n=2 cpus=0 nice=5")
     (finding,) = starvation(recording(weighted, rows))
     assert finding.value == 0.0
