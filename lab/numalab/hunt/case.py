@@ -36,6 +36,10 @@ class Case:
         """Return a digest of this case and of further texts."""
         return hashlib.sha256("\0".join([self.text, *also]).encode()).hexdigest()[:16]
 
+    def with_hotplug_last(self) -> "Case":
+        """Return the case with its loads in this order, but those with hotplug last."""
+        return replace(self, loads=tuple(sorted(self.loads, key=lambda load: bool(load.hotplug))))
+
     def only(self, *loads: Load) -> "Case":
         """Return the machine with these loads."""
         return replace(self, loads=loads)

@@ -192,6 +192,13 @@ class LoadRecording(Recording):
             for node in self.topology.nodes
         }
 
+    @cached_property
+    def settled_ns(self) -> Mapping[int, int]:
+        """How long each task ran in the settled time, in ns, by process id; 0 for none."""
+        length = pl.col("end_ns") - pl.col("start_ns")
+        ran = clip(self.load_spans, self.settled).group_by("pid").agg(ns=length.sum())
+        return {**dict.fromkeys(self.load_tasks, 0), **dict(ran.iter_rows())}
+
     def _by_task(self, rows: pl.DataFrame) -> dict[int, Spans]:
         return {
             int(pid[0]): covered(part)

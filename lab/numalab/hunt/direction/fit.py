@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from numalab.hunt.generate.mutate import is_fixed
 from numalab.hunt.load import Cpus, CpusetChange, Load, Part
 from numalab.topology.topology import Topology
 
@@ -14,7 +15,7 @@ def fitted(rng: random.Random, old: Topology, new: Topology, load: Load) -> Load
     None for a load with deadlines or real-time hogs: fewer CPUs might not admit its tasks, or leave
     nothing to the driver.
     """
-    if any(part.policy == "deadline" or _is_greedy(part) for part in load.parts):
+    if any(map(is_fixed, load.parts)):
         return None
     holders = [node for node in new.nodes if node.cpus]
     targets = {node.id: rng.choice(holders) for node in old.nodes}
@@ -42,10 +43,6 @@ def fitted(rng: random.Random, old: Topology, new: Topology, load: Load) -> Load
     # A task without a CPU may go anywhere (select_fallback_rq()); CPU 0 stays online.
     lost = 0 in gone or any(set(mask) <= gone for mask in _masks(moved))
     return replace(moved, hotplug=()) if lost else moved
-
-
-def _is_greedy(part: Part) -> bool:
-    return part.kind == "hog" and part.is_real_time
 
 
 def _masks(load: Load) -> Iterator[Cpus]:

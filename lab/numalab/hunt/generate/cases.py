@@ -52,4 +52,4 @@ def draw_case(
         loads = [*(load for load in loads if not load.hotplug), freed(rng, machine)]
     else:
         loads += draw_loads(rng, machine, most - len(loads))
-    return Case(machine, tuple(sorted(dict.fromkeys(loads), key=lambda load: bool(load.hotplug))))
+    return Case(machine, tuple(dict.fromkeys(loads))).with_hotplug_last()

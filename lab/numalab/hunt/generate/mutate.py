@@ -52,7 +52,7 @@ def combined(load: Load, other: Load) -> Load:
     )
 
 
-def _is_fixed(part: Part) -> bool:
+def is_fixed(part: Part) -> bool:
     """Whether its tasks have a deadline, admitted on all CPUs only, or are real-time hogs.
 
     More real-time hogs would leave nothing to the driver.
@@ -62,7 +62,7 @@ def _is_fixed(part: Part) -> bool:
 
 def _count(rng: random.Random, part: Part, _machine: Topology) -> Part:
     count = max(1, part.count + rng.choice((-2, -1, 1, 2)))
-    return part if _is_fixed(part) else replace(part, count=count)
+    return part if is_fixed(part) else replace(part, count=count)
 
 
 def _turns(rng: random.Random, part: Part, _machine: Topology) -> Part:
@@ -76,7 +76,7 @@ def _nice(rng: random.Random, part: Part, _machine: Topology) -> Part:
 
 
 def _mask(rng: random.Random, part: Part, machine: Topology) -> Part:
-    if _is_fixed(part):
+    if is_fixed(part):
         return part
     cpus = everywhere(machine)
     mask = rng.choice(
@@ -86,13 +86,13 @@ def _mask(rng: random.Random, part: Part, machine: Topology) -> Part:
 
 
 def _start(rng: random.Random, part: Part, machine: Topology) -> Part:
-    if _is_fixed(part):
+    if is_fixed(part):
         return part
     return replace(part, start=rng.choice(((), some_cpus(rng, everywhere(machine), 1))))
 
 
 def _policy(rng: random.Random, part: Part, _machine: Topology) -> Part:
-    if part.kind not in ("sleeper", "waker", "forker") or _is_fixed(part):
+    if part.kind not in ("sleeper", "waker", "forker") or is_fixed(part):
         return part
     if rng.random() < 0.4:
         return replace(part, policy=rng.choice(("fifo", "rr")), priority=rng.choice((10, 40)))

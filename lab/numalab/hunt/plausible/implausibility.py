@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from numalab.hunt.case import Case
+from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.load import Load, Part
 from numalab.topology.distances import hops
 from numalab.topology.shapes.shape import SHAPES, fitting_keys
@@ -48,7 +49,7 @@ def implausibility(case: Case) -> Implausibility:
     """Return the implausibility of a case, summed over its loads."""
     machine, loads = case.machine, case.loads
     parts = [part for load in loads for part in load.parts]
-    every = {cpu for node in machine.nodes for cpu in node.cpus}
+    every = set(everywhere(machine))
     sizes = {len(node.cpus) for node in machine.nodes if node.cpus}
     bare = sum(not node.cpus or not node.memory_mib for node in machine.nodes)
     return Implausibility(

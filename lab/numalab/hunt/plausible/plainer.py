@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case, machine_of
+from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.load import Cpus, Load
 from numalab.hunt.plausible.implausibility import free, link_hops
 from numalab.topology.topology import Topology
@@ -49,7 +50,7 @@ def plainer_on_other_nodes(case: Case) -> Iterator[Case]:
 
 def without_masks(load: Load, machine: Topology) -> Load:
     """Return a load whose tasks may run on all CPUs and start anywhere."""
-    every = _every_cpu(machine)
+    every = everywhere(machine)
     parts = tuple(free(part, every) for part in load.parts)
     groups = tuple(replace(group, cpus=()) for group in load.groups)
     changes = tuple(change for change in load.changes if not change.cpus)
@@ -64,7 +65,7 @@ def _on(case: Case, cpus: Sequence[int], table: Sequence[str]) -> Iterator[Case]
         return
     same_cpus = [len(node.cpus) for node in case.machine.nodes] == list(cpus)
     loads = [load for load in case.loads if same_cpus]
-    old = _every_cpu(case.machine)
+    old = everywhere(case.machine)
     for load in case.loads:
         if _fits(load, machine):
             masks = any(part.cpus != old for part in load.parts)
@@ -74,7 +75,7 @@ def _on(case: Case, cpus: Sequence[int], table: Sequence[str]) -> Iterator[Case]
 
 
 def _fits(load: Load, machine: Topology) -> bool:
-    every = _every_cpu(machine)
+    every = everywhere(machine)
     nodes = {part.node for part in load.parts} - {None}
     return {change.cpu for change in load.hotplug} < set(every) and all(
         node < len(machine.nodes) for node in nodes if node is not None
@@ -89,8 +90,8 @@ def _loads(load: Load, machine: Topology, *, masks: bool) -> Iterator[Load]:
     far = max(ids, key=lambda node: (machine.distances[first.id][node], -node))
     two = tuple(sorted({*first.cpus, *machine.nodes[far].cpus}))
     starts = any(part.start for part in load.parts)
-    choices = [_Masks(_every_cpu(machine), ())]
-    choices += [_Masks(_every_cpu(machine), first.cpus)] if starts else []
+    choices = [_Masks(everywhere(machine), ())]
+    choices += [_Masks(everywhere(machine), first.cpus)] if starts else []
     choices += [_Masks(two, first.cpus if starts else ())] if masks else []
     for choice in choices:
         for count in _counts(plain, choice.cpus):
@@ -114,10 +115,6 @@ def _counts(load: Load, cpus: Cpus) -> list[int]:
     count, room = load.parts[0].count, len(cpus)
     wanted = (count, room // 2 - 1, room - 1, room + 1, room // 2, count + 2)
     return list(dict.fromkeys(n for n in wanted if n > 0))[:_COUNTS]
-
-
-def _every_cpu(machine: Topology) -> Cpus:
-    return tuple(sorted(cpu for node in machine.nodes for cpu in node.cpus))
 
 
 def _by_hops(machine: Topology) -> list[list[int]] | None:

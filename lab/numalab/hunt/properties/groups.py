@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from numalab.hunt.load import PERIOD_MS, Cgroup, Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.window import clip
 
 _LEAST_MS = 400  # four periods
 
@@ -98,10 +95,8 @@ def _wanted(load: Load, places: list[int]) -> int:
 
 def _used(run: LoadRecording) -> dict[int, int]:
     """Return how long the tasks of each part ran in the settled time, in ns."""
-    length = pl.col("end_ns") - pl.col("start_ns")
-    ran = clip(run.load_spans, run.settled).group_by("pid").agg(ns=length.sum())
     used: dict[int, int] = {}
-    for pid, ns in ran.iter_rows():
+    for pid, ns in run.settled_ns.items():
         place = run.load_tasks[pid].part
-        used[place] = used.get(place, 0) + int(ns)
+        used[place] = used.get(place, 0) + ns
     return used

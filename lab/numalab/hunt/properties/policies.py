@@ -9,7 +9,6 @@ from numalab.hunt.load import Load, Part
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import covered, joined, longest, met
-from numalab.recording.window import clip
 
 # Of the three policies that go before fair tasks; stop and deadline go before fifo and rr.
 _DEADLINE, _FAIR = 100, 0
@@ -87,7 +86,7 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
         if part.kind != "hog" or part.policy != "deadline" or part.later or part.yields:
             continue
         due = window.length_ns * part.runtime_us / part.period_us
-        got = _ran(run, place)
+        got = [ns for pid, ns in run.settled_ns.items() if run.load_tasks[pid].part == place]
         worst = max((max(due / max(ns, due / 100), ns / due) for ns in got), default=1.0)
         yield Observation(
             worst,
@@ -95,15 +94,6 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
             f" one ran for {min(got, default=0) / MS:.0f} ms, one for"
             f" {max(got, default=0) / MS:.0f} ms, where {due / MS:.0f} ms were due",
         )  # fmt: skip
-
-
-def _ran(run: LoadRecording, place: int) -> list[int]:
-    """Return how long each task of a part ran in the settled time, in ns."""
-    inside = clip(run.load_spans, run.settled).with_columns(
-        ns=pl.col("end_ns") - pl.col("start_ns")
-    )
-    ran = dict(inside.group_by("pid").agg(pl.col("ns").sum()).iter_rows())
-    return [ran.get(pid, 0) for pid, task in run.load_tasks.items() if task.part == place]
 
 
 @register_property("starvation", most=1000.0, suspect=150.0, any_load=True)

@@ -9,7 +9,6 @@ import polars as pl
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans, between, covered, total
-from numalab.recording.window import clip
 
 # sched_prio_to_weight of kernel/sched/core.c is 1024 * 1.25 ** -nice, to a rounding of 1 %.
 _STEP = 1.25
@@ -32,10 +31,8 @@ def fairness(run: LoadRecording) -> Iterator[Observation]:
     window = run.settled
     if not load.has_plain_tasks or window.length_ns <= 0:
         return
-    inside = clip(run.load_spans, window).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
-    ran = dict(inside.group_by("pid").agg(pl.col("ns").sum()).iter_rows())
     even = window.length_ns / _fullest(run)
-    least = min((ran.get(pid, 0) for pid in run.load_tasks), default=0)
+    least = min(run.settled_ns.values(), default=0)
     value = even / max(least, even / 100)
     yield Observation(
         value,
