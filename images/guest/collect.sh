@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sourced by init: copies what the kernel says about itself into /job/out.
+# Sourced by init: copies what the kernel says about itself.
 
 # Counters, from which the analysis takes differences.
 collect_counters() {
@@ -10,17 +10,17 @@ collect_counters() {
         busybox grep -H . /sys/devices/system/node/node*/numastat >"/job/out/numastat.$1"
 }
 
-# The machine as this kernel sees it.
+# collect_machine FOLDER: the machine as this kernel sees it.
 collect_machine() {
-    numactl -H >/job/out/numactl.txt 2>&1
-    busybox mkdir -p /job/out/sysfs
+    busybox mkdir -p "$1/sysfs"
+    numactl -H >"$1/numactl.txt" 2>&1
     (
         cd /sys/devices/system/node &&
-            exec busybox cp --parents node*/cpulist node*/distance node*/meminfo /job/out/sysfs
+            exec busybox cp --parents node*/cpulist node*/distance node*/meminfo "$1/sysfs"
     )
     # Lines of `path:value`. The first folder is there when the kernel was started with
     # `sched_verbose`; before Linux 5.13 it was the second one.
     for folder in /sys/kernel/debug/sched/domains /proc/sys/kernel/sched_domain; do
-        [ -d $folder ] && busybox grep -r . $folder >/job/out/sched_domains.txt && break
+        [ -d $folder ] && busybox grep -r . $folder >"$1/sched_domains.txt" && break
     done
 }

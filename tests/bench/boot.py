@@ -29,6 +29,9 @@ main()
 """
 
 
+_UNTIL_SAVED = 2  # boots
+
+
 @dataclass(frozen=True)
 class Cost:
     """Wall seconds, and CPU seconds of a command and all that it started."""
@@ -42,8 +45,10 @@ def measure(mode: str, rounds: int) -> tuple[Cost, Cost | None]:
 
     virtme-ng is $VNG, or `vng` on PATH. It gets the same kernel with the 9p, virtiofs and overlayfs
     that it needs, or the bzImage $VNG_KERNEL. It emulates with a thread for each vCPU, so it is
-    compared with `tcg` only.
+    compared with `tcg` only. Numalab's guests continue a saved one.
     """
+    for _ in range(_UNTIL_SAVED):
+        cost((*NUMALAB, "boot", "ring-4", "--mode", mode, "--", *COMMAND))
     vng = shutil.which(os.environ.get("VNG", "vng")) if mode == "tcg" else None
     image = virtme_kernel() if vng else ""
     ours, theirs = [], []
@@ -53,6 +58,12 @@ def measure(mode: str, rounds: int) -> tuple[Cost, Cost | None]:
             path = f"{Path(vng).parent}:{os.environ['PATH']}"
             theirs.append(cost(virtme_ng(vng, image), env={"PATH": path}))
     return _middle(ours), _middle(theirs) if theirs else None
+
+
+def measure_cold(mode: str, rounds: int) -> Cost:
+    """Boot ring-4 in `mode` without a saved guest; the middle one counts."""
+    words = ("boot", "ring-4", "--cold", "--mode", mode, "--")
+    return _middle([cost((*NUMALAB, *words, *COMMAND)) for _ in range(rounds)])
 
 
 def own_cpu(folder: Path) -> float:

@@ -86,6 +86,9 @@ def boots(bench: Bench) -> Iterator[Figure]:
         ours, theirs = boot.measure(mode, bench.rounds)
         yield Figure(f"boot-{mode}", ours.wall)
         yield Figure(f"boot-{mode}-cpu", ours.cpu, theirs.cpu if theirs else None)
+        cold = boot.measure_cold(mode, bench.rounds)
+        yield Figure(f"boot-{mode}-cold", cold.wall, ours.wall)
+        yield Figure(f"boot-{mode}-cold-cpu", cold.cpu, ours.cpu)
     own = median(boot.own_cpu(bench.folder) for _ in range(bench.rounds))
     yield Figure("boot-python-cpu", own, _python())
 

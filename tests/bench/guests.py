@@ -5,7 +5,7 @@ import resource
 import shlex
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -46,7 +46,8 @@ def measure_start(builds: Builds, folder: Path, rounds: int) -> Start:
     job = Job(("true",), events=render_events(load_capture({}, Path("bench"))))
     for number in range(rounds):
         directory = RunDir(folder / f"run-{number}")
-        wall = run_guest(machine(builds, "bench"), job, directory).wall_seconds
+        cold = replace(machine(builds, "bench"), cold=True)
+        wall = run_guest(cold, job, directory).wall_seconds
         began = time.monotonic()
         decode_trace(directory.trace, load_topology("ring-4"), directory.events)
         decoding = time.monotonic() - began

@@ -77,6 +77,13 @@ ROWS = (
     ),
     Row("boot-icount", "`numalab boot ring-4`, `icount`, start to answer", most=0.8),
     Row("boot-icount-cpu", "CPU time of a boot in `icount`"),
+    Row("boot-tcg-cold", "a cold boot in `tcg`", reference="from a saved guest"),
+    Row("boot-tcg-cold-cpu", "CPU time of a cold boot in `tcg`", reference="from a saved guest"),
+    Row("boot-icount-cold", "a cold boot in `icount`", reference="from a saved guest"),
+    Row(
+        "boot-icount-cold-cpu", "CPU time of a cold boot in `icount`",
+        reference="from a saved guest",
+    ),
     Row("boot-python-cpu", "CPU time of a boot outside of QEMU", reference="`python -c pass`"),
     Row(
         "boot-init", "start to the guest's init", reference="the same QEMU by hand",

@@ -68,7 +68,7 @@ def test_a_job_reaches_the_guest_whole(make_machine: MakeMachine, tmp_path: Path
     outcome = run_guest(make_machine(), job, run_dir, limits=LIMITS, on_beat=beats.append)
     assert (run_dir.out / "stdout").read_text() == 'it\'s $HOME "quoted"\nfile\n0\n'
     phases = list(dict.fromkeys(beat.phase for beat in beats))
-    assert phases == ["boot", "setup", "workload", "collect", "done"]
+    assert phases == ["boot", "held", "setup", "workload", "collect", "done"]
     assert (outcome.status, outcome.guest_seconds) == (0, beats[-1].uptime)
 
 

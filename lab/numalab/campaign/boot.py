@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from numalab.campaign.build import Builds, with_choice, with_kernel
 from numalab.campaign.check import check_topology, kernel_remarks
@@ -27,10 +28,12 @@ from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import RunReach
 from numalab.results.guest_output import read_guest_view
-from numalab.results.locality import EVENTS, Locality, Marks, read_locality
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from numalab.results.locality import Locality, Marks
 
 _MOST_MIB = 32  # of files on the usual job disk, which also holds the results
 
@@ -45,7 +48,7 @@ class Booted:
     differences: tuple[str, ...]
     kept: Path | None
     reach: RunReach | None = None
-    locality: Locality | None = None
+    locality: "Locality | None" = None
 
 
 def guest(
@@ -85,7 +88,7 @@ def boot(
     table: LineTable | None = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
     returned: Path | None = None,
-    between: Marks | None = None,
+    between: "Marks | None" = None,
 ) -> Booted:
     """Boot a guest with `kernel`, run `argv` in it, and return what it printed.
 
@@ -95,6 +98,8 @@ def boot(
     timed). Raises what `run_guest` raises, and TopologyMismatch.
     """
     if between is not None:
+        from numalab.results.locality import EVENTS, read_locality  # noqa: PLC0415 - takes 0.3 s
+
         events = tuple(dict.fromkeys((*events, *EVENTS)))
     with run_folder(keep) as directory:
         booted = boot_in(

@@ -69,12 +69,13 @@ def build_study(
     connection: str = EMBED,
     allow_mismatch: bool = False,
     reach: str | None = None,
+    cold: bool = False,
     on_progress: Progress | None = None,
 ) -> BuiltStudy:
     """Build what the runs of a plan need, and choose their mode.
 
-    `reach` is a patch whose lines are counted. Raises what `build`, `choose_mode` and `plan_reach`
-    raise.
+    `reach` is a patch whose lines are counted. `cold` guests boot. Raises what `build`,
+    `choose_mode` and `plan_reach` raise.
     """
     builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
     builds = replace(builds, schedulers=_build_schedulers(plan, builds, on_progress))
@@ -83,7 +84,7 @@ def build_study(
     if reach is not None:
         check_countable(choice.mode)
         counted = plan_reach(tuple(plan.kernels.values()), reach, on_progress or no_progress)
-    setting = Setting(choice, connection, allow_mismatch, counted)
+    setting = Setting(replace(choice, cold=cold), connection, allow_mismatch, counted)
     return BuiltStudy(plan, builds, results, setting)
 
 
@@ -203,7 +204,7 @@ def with_kernel(machine: Machine, kernel: BuiltKernel) -> Machine:
 
 def with_choice(machine: Machine, choice: Choice) -> Machine:
     """Return the machine in the chosen mode, with the emulator that was built for it."""
-    chosen = replace(machine, mode=choice.mode, cpu_model=choice.cpu_model)
+    chosen = replace(machine, mode=choice.mode, cpu_model=choice.cpu_model, cold=choice.cold)
     if choice.emulator is None:
         return chosen
     model = memory_plugin(choice.emulator) if choice.mode == "timed" else None

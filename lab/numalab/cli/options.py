@@ -44,6 +44,9 @@ Image = Annotated[
 ]
 Cmdline = Annotated[list[str] | None, typer.Option(help="Kernel parameter to add; repeatable.")]
 Seed = Annotated[int, typer.Option(help="Seed of the run (mode icount).")]
+Cold = Annotated[
+    bool, typer.Option("--cold", help="Boot every guest, even if there is a saved one.")
+]
 Keep = Annotated[Path | None, typer.Option(help="Keep the run directory in this folder.")]
 Reach = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-Phase = Literal["boot", "setup", "workload", "collect", "done", "rescue"]
+Phase = Literal["boot", "held", "setup", "workload", "collect", "done", "rescue"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 LONGEST_LINE = 64 << 10

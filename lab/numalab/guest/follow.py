@@ -18,6 +18,7 @@ from numalab.qemu.guest import Guest
 from numalab.run_dir import RunDir
 
 _TICK = 0.03
+_SHORT_TICK = 0.002  # the hold is short
 _FLUSH_SECONDS = 3.0
 _LOOK_SECONDS = 1.0  # between two readings of QEMU's run delay
 _WAKE_SECONDS = 1.0
@@ -66,11 +67,13 @@ def follow(
     on_beat: Callable[[Beat], None] | None,
     *,
     awake: bool = False,
+    on_hold: Callable[[], None] | None = None,
 ) -> End:
     """Read both consoles until the guest powers off, dies, or breaks a limit.
 
     Does not end the guest. With `awake`, QEMU's main loop is woken every second. Calls `on_beat`
-    with each beat, and `witness` when the workload begins and ends while QEMU still runs. Raises
+    with each beat, `on_hold` as soon as the guest is held, and `witness` when the workload begins
+    and ends while QEMU still runs. Raises
     HostError when libvirt is gone, or the host has no space left for the guest's output.
     """
     _bound_files(guest.pid)
@@ -80,7 +83,7 @@ def follow(
     phase_began: dict[str, float] = {}
     woken = time.monotonic()
     while True:
-        ending = guest.wait(_TICK)
+        ending = guest.wait(_TICK if on_hold is None else _SHORT_TICK)
         if awake and not ending and time.monotonic() - woken >= _WAKE_SECONDS:
             _wake(guest)
             woken = time.monotonic()
@@ -95,6 +98,10 @@ def follow(
                 phase_began.setdefault(beat.phase, time.monotonic())
                 if on_beat is not None:
                     on_beat(beat)
+        if on_hold is not None and phase_began.keys() - {"boot"}:
+            if watchdog.phase == "held" and not ending:
+                on_hold()
+            on_hold = None
         if "workload" in phase_began and not ending:
             witness.workload_began()
         if "collect" in phase_began and not ending:

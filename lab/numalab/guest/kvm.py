@@ -45,13 +45,15 @@ _PROBE = Topology(
 class Choice:
     """The mode to run in, its CPU model, and the reason in words.
 
-    `emulator`: the QEMU built for it; mode timed needs one, icount may have one.
+    `emulator`: the QEMU built for it; mode timed needs one, icount may have one. `cold`: every
+    guest boots, even if there is a saved one.
     """
 
     mode: Mode
     cpu_model: CpuModel
     reason: str
     emulator: BuiltEmulator | None = None
+    cold: bool = False
 
 
 def pick_mode(

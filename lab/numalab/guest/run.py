@@ -13,12 +13,13 @@ from numalab.files import write_text
 from numalab.guest.console import Beat, excerpt
 from numalab.guest.follow import End, follow
 from numalab.guest.proof import Proof
+from numalab.guest.saved_guest_artifact import mapped_files, save_when_held
 from numalab.guest.start import prepare, started
 from numalab.guest.watch import Limits
 from numalab.guest.witness import Timing, judge_timing
 from numalab.host.read import slowness
 from numalab.machine.memory import HeldMemory, Region, trace_region
-from numalab.machine.model import Job, Machine, Mode, with_memory_first
+from numalab.machine.model import DETERMINISTIC, Job, Machine, Mode, with_memory_first
 from numalab.placement.planner import Placement
 from numalab.qemu.collect import Collected, read_job_disk
 from numalab.qemu.ending import Loss
@@ -68,7 +69,7 @@ class Rescue:
 class Outcome:
     """The result of a run whose command ended, with any exit status.
 
-    `wall_seconds`: by step (prepare, start, boot, setup, workload, collect, off, gather), in
+    `wall_seconds`: by step (prepare, start, boot, held, setup, workload, collect, off, gather), in
     order. `guest_seconds`: the guest's uptime at its last beat.
     """
 
@@ -98,15 +99,15 @@ def run_guest(
     on_beat: Callable[[Beat], None] | None = None,
     join: Callable[[Guest], AbstractContextManager[None]] | None = None,
     rescue: bool = True,
-    saved: RunDir | None = None,
     look: Callable[[HeldMemory], None] | None = None,
 ) -> Outcome:
     """Boot a guest, run its job, and copy its results to `run_dir`.
 
-    `join` returns a context for the running guest, which ends before the guest does. With `saved`,
-    the guest does not boot: it continues where that one was saved. `look` receives the memory of a
-    guest that ended as it should. The default
-    `limits` depend on the current speed of this host and the number of the guest's CPUs.
+    In the modes tcg and icount, the guest continues a saved one if there is one, else it is saved
+    for later ones (`guest/saved_guest_artifact.py`), unless it is `cold`. `join` returns a context
+    for the running guest, which ends before the guest does. `look` receives the memory of a guest
+    that ended as it should. The default `limits` depend on the current speed of this host and the
+    number of the guest's CPUs.
 
     No QEMU is left running, even after errors. Raises GuestLost for a guest that panicked, hung
     or was killed; `run_dir` then holds its console, results and trace (a second guest reads the
@@ -115,27 +116,72 @@ def run_guest(
     PlacementMismatch where timing is measured in mode kvm and the placement differs from the plan
     (in other modes that is a remark).
     """
-    limits = limits or Limits().for_cpus(machine.topology.cpu_count).on_a_host(slowness())
-    watch = _Stopwatch()
     if connection.startswith("test:"):
         uris = (EMBED, "qemu:///session", "qemu:///system")
         raise UserError("libvirt's test driver runs no guest", key="--connect", choices=uris)
-    hypervisor = connect(connection)
+    limits = limits or Limits().for_cpus(machine.topology.cpu_count).on_a_host(slowness())
+    around = _Around(connect(connection), limits, on_beat, join, look, rescue)
     machine = with_memory_first(machine)
-    prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded, saved=saved)
+    counts = {path: path.read_bytes() for path in mapped_files(machine.plugins)}
+    try:
+        return _run_once(machine, job, run_dir, around)
+    except _BootAgainError:
+        for path, data in counts.items():
+            path.write_bytes(data)
+        return _run_once(replace(machine, cold=True), job, run_dir, around)
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What `run_guest` is given besides the guest, its job and its folder."""
+
+    hypervisor: Hypervisor
+    limits: Limits
+    on_beat: Callable[[Beat], None] | None
+    join: Callable[[Guest], AbstractContextManager[None]] | None
+    look: Callable[[HeldMemory], None] | None
+    rescue: bool
+
+
+class _BootAgainError(Exception):
+    """The guest has to boot cold: a saved one does not start, or one was not saved in its hold."""
+
+
+def _run_once(machine: Machine, job: Job, run_dir: RunDir, around: _Around) -> Outcome:
+    watch = _Stopwatch()
+    hypervisor = around.hypervisor
+    prepared = prepare(machine, job, run_dir, embedded=hypervisor.embedded)
     watch.lap("prepare")
     with ExitStack() as stack:
-        guest, memory, witness = stack.enter_context(started(hypervisor, machine, prepared, saved))
+        try:
+            running = stack.enter_context(started(hypervisor, machine, prepared))
+        except HostError:
+            if prepared.saved is None:
+                raise
+            prepared.saved.forget()
+            raise _BootAgainError from None
+        guest, memory, witness = running
         watch.lap("start")
         versions = guest.versions()
-        if join is not None:
-            stack.enter_context(join(guest))
+        if around.join is not None:
+            stack.enter_context(around.join(guest))
+
+        def save() -> None:
+            assert prepared.entry is not None
+            as_before = save_when_held(prepared.entry, machine, guest, memory, run_dir)
+            if not as_before and machine.mode in DETERMINISTIC and around.join is None:
+                raise _BootAgainError
+
+        on_hold = save if prepared.entry is not None and prepared.saved is None else None
         with _kept_if_interrupted(guest, memory, prepared.region, run_dir):
-            end = follow(guest, witness, run_dir, limits, on_beat, awake=job.mode == "shell")
+            end = follow(
+                guest, witness, run_dir, around.limits, around.on_beat,
+                awake=job.mode == "shell", on_hold=on_hold,
+            )  # fmt: skip
         guest.end()
         watch.phases(end)
-        if look is not None and not end.loss:
-            look(memory)
+        if around.look is not None and not end.loss:
+            around.look(memory)
         if end.loss:
             _keep_memory(memory, prepared.region, run_dir)
             write_text(run_dir.qemu_log, guest.log())
@@ -143,7 +189,9 @@ def run_guest(
     watch.lap("gather")
     status = _status(run_dir, end)
     if end.loss or status is None:
-        rescued = rescue_trace(hypervisor, machine, job, run_dir, end) if rescue else Rescue()
+        rescued = Rescue()
+        if around.rescue:
+            rescued = rescue_trace(hypervisor, machine, job, run_dir, end)
         raise _lost(end, run_dir, rescued)
     _check_gave_up(status, end)
     witness.check()
@@ -169,6 +217,8 @@ def _kept_if_interrupted(
     """End the guest and keep its output when an error or Ctrl-C ends the block."""
     try:
         yield
+    except _BootAgainError:
+        raise
     except BaseException:
         guest.end()
         _keep_memory(memory, region, run_dir)

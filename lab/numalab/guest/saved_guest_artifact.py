@@ -1,43 +1,50 @@
-"""Saved guests: a session continues in half a second where an earlier guest waited for commands.
+"""Saved guests: a guest that has booted once is started as often as it is needed.
 
-Everything that decides what a guest did until then is in the name of its entry in the cache: the
-machine, kernel, image, QEMU, libvirt (which makes QEMU's command line), job and seed. An entry that
-is damaged is made again.
+The first guest of a machine is saved in its hold (`guest/hold.py`), before anything of its job has
+been read; later ones continue there, each with a job disk and a seed of its own. Everything that
+decides what a guest did until then is in the name of its entry in the cache: the machine, kernel,
+image, command line, QEMU, and libvirt (which makes QEMU's command line). An entry that is damaged
+is removed, and made again.
 """
 
-import math
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from numalab.artifact.builder import Artifact, Work, build
-from numalab.artifact.digest import digest_of, remembered
-from numalab.artifact.kinds import Kind, record_title, register_kind
+from numalab.artifact.digest import digest_of, hash_file, remembered
+from numalab.artifact.kinds import Kind, entry_lock, record_title, register_kind
 from numalab.document import read_record
-from numalab.errors import GuestLost, HostError
-from numalab.files import write_json
-from numalab.guest.run import Outcome, run_guest
-from numalab.guest.session import Session
-from numalab.guest.watch import Limits
-from numalab.machine.model import Job, Machine
+from numalab.errors import HostError
+from numalab.files import replacing, write_json
+from numalab.guest.hold import is_held
+from numalab.locks import locked
+from numalab.machine.memory import HeldMemory, read_blocks, write_blocks
+from numalab.machine.model import Machine, Plugin
+from numalab.places import cache_dir
 from numalab.process import find_program
 from numalab.qemu.binding import library_version
-from numalab.qemu.jobdisk import copy_job_disk, render_job
+from numalab.qemu.cmdline import HELD_MODES
+from numalab.qemu.guest import Guest
 from numalab.run_dir import RunDir
 
-_FORMAT = 1  # raise it when guests must be saved again
+_FORMAT = 2  # raise it when guests must be saved again
 _RECORD = "saved.json"
-# Not kvm, whose placement is proved from the guest's first instruction on; not timed, whose memory
-# model keeps its caches outside of QEMU's state.
-MODES = ("tcg", "icount")
+_NODE = "node"  # and its number: the files of its memory
+_COUNTS = "counts"  # and the number of the plugin
+_LOOKS = 100  # at a guest that is held, before it is given up
+_MOST = 40  # entries; the one that was used least recently goes
 
 
 @dataclass(frozen=True)
 class _Record:
+    """`blocks`: by the file of a node's memory, the numbers of the blocks in it."""
+
     machine: str
     sha256: Mapping[str, str]
+    blocks: Mapping[str, Sequence[int]]
 
 
 SAVED = register_kind(
@@ -45,98 +52,145 @@ SAVED = register_kind(
 )
 
 
-def start_session(
-    machine: Machine, job: Job, directory: RunDir, connection: str, *, cold: bool = False
-) -> Session:
-    """Start a session, in the modes of `MODES` from a saved guest; `cold` boots one.
+@dataclass(frozen=True)
+class SavedGuest:
+    """A guest that has booted: the files of its entry in the cache."""
 
-    The guest is booted, too, where none can be saved or the saved one does not start; that is then
-    removed. Raises what `run_guest` raises.
+    directory: RunDir
+    blocks: Mapping[str, Sequence[int]]
+
+    def copy_files(self, run_dir: RunDir, plugins: tuple[Plugin, ...]) -> None:
+        """Give a new guest the logs and the counts of this one. Raises OSError."""
+        shutil.copyfile(self.directory.console, run_dir.console)
+        shutil.copyfile(self.directory.heartbeat, run_dir.heartbeat)
+        for number, path in enumerate(mapped_files(plugins)):
+            shutil.copyfile(self.directory.path / f"{_COUNTS}{number}", path)
+
+    def load(self, guest: Guest, memory: HeldMemory) -> None:
+        """Continue this guest in a QEMU that waits for it. Raises HostError."""
+        try:
+            for number, descriptor in enumerate(memory.fds):
+                name = f"{_NODE}{number}"
+                read_blocks(self.directory.path / name, self.blocks[name], descriptor)
+        except (OSError, KeyError) as error:
+            raise HostError(f"cannot read {self.directory.path}: {error}") from None
+        guest.load_state(self.directory.saved_state)
+
+    def forget(self) -> None:
+        """Remove it: it does not start."""
+        shutil.rmtree(self.directory.path, ignore_errors=True)
+
+
+def saved_entry(
+    machine: Machine, cmdline: str, emulator: Path | None, *, interactive: bool = False
+) -> Path | None:
+    """Return the entry of the guest from which a machine starts; None: it has to boot.
+
+    `emulator` is the QEMU that is started, None the host's. The clock of an `interactive` guest
+    does not run ahead while it is idle.
     """
-    if machine.mode in MODES and not cold:
-        private = replace(machine, pages="anonymous")  # QEMU saves no shared memory
-        with suppress(HostError):
-            saved = _ensure_saved(private, job, connection)
-            try:
-                return _started(private, job, directory, connection, saved)
-            except (HostError, GuestLost):
-                shutil.rmtree(saved.path, ignore_errors=True)
-    return _started(machine, job, directory, connection)
-
-
-def _started(
-    machine: Machine, job: Job, directory: RunDir, connection: str, saved: RunDir | None = None
-) -> Session:
-    """Start a session whose thread runs the guest for as long as it takes."""
-    session = Session(directory, machine.job_disk_mib)
-
-    def run(session: Session) -> Outcome:
-        return run_guest(
-            machine, job, directory, connection=connection, limits=Limits(total=math.inf),
-            join=session.joined, rescue=False, saved=saved,
-        )  # fmt: skip
-
-    try:
-        session.start(run, saved=saved is not None)
-    except BaseException:
-        session.end()
-        raise
-    return session
-
-
-def _ensure_saved(machine: Machine, job: Job, connection: str) -> RunDir:
-    """Return a guest that waits for commands, booted and saved if the cache lacks it."""
-
-    def make(work: Work) -> None:
-        work.entry.mkdir(mode=0o700)
-        _save(machine, job, connection, work.entry.parent, RunDir(work.entry))
-
-    entry = SAVED.entry(saved_digest(machine, job))
-    return build(Artifact(SAVED, machine.topology.name, entry, make, read_saved))
-
-
-def saved_digest(machine: Machine, job: Job) -> str:
-    """Return the digest of everything that decides the state of a guest that waits."""
+    if machine.mode not in HELD_MODES or machine.huge or machine.gdb is not None:
+        return None
+    if any(plugin.mapped is None for plugin in machine.plugins):
+        return None
     nowhere = Path()
     described = replace(
-        machine, name="saved", bzimage=nowhere, rootfs=nowhere, initrd=None, emulator=None,
-        host_cpus=(), vcpu_cpus=(), host_nodes=(),
+        machine, name="saved", seed=0, cold=False, bzimage=nowhere, rootfs=nowhere, initrd=None,
+        emulator=None, host_cpus=(), vcpu_cpus=(), host_nodes=(), plugins=(), cpu_model="host",
+        measures_time=False, shares_cpus=False,
     )  # fmt: skip
-    qemu = machine.emulator or find_program("qemu-system-x86_64", "qemu-system-x86")
-    files = (qemu, machine.bzimage, machine.rootfs, machine.initrd)
-    hashes = [_hash(path) for path in files if path is not None]
-    job_files = repr(render_job(job, ""))
-    return digest_of([_FORMAT, repr(described), hashes, library_version()[0], job_files])
-
-
-def _save(machine: Machine, job: Job, connection: str, scratch: Path, target: RunDir) -> None:
-    """Boot a guest, and save it when it waits for its first command."""
-    directory = RunDir(scratch / "run")
-    session = _started(machine, job, directory, connection)
+    programs = [plugin.path for plugin in machine.plugins]
+    qemu = find_program("qemu-system-x86_64", "qemu-system-x86")
+    files = (emulator or qemu, qemu, machine.bzimage, machine.rootfs, machine.initrd, *programs)
     try:
-        session.guest.save_state(target.saved_state)
-        copy_job_disk(directory.job_disk, target.job_disk, machine.job_disk_mib, reserve=False)
-        shutil.copyfile(directory.console, target.console)
-        shutil.copyfile(directory.heartbeat, target.heartbeat)
-    finally:
-        session.end()
-    record = {"machine": machine.topology.name, "sha256": _hashes(target)}
-    write_json(target.path / _RECORD, record)
+        hashes = [_hash(path) for path in files if path is not None]
+        sites = [hash_file(path) for path in mapped_files(machine.plugins)]
+    except OSError:  # the start of the guest says which file is missing
+        return None
+    parts = [_FORMAT, repr(described), interactive, cmdline, hashes, sites, library_version()[0]]
+    return SAVED.entry(digest_of(parts))
 
 
-def read_saved(entry: Path) -> RunDir | None:
-    """Return a saved guest; None where there is none, or a file of it has changed."""
+def read_saved(entry: Path) -> SavedGuest | None:
+    """Return a saved guest; None where there is none of this user, or a file of it has changed."""
     record = read_record(entry / _RECORD, _Record)
     try:
-        whole = record is not None and record.sha256 == _hashes(RunDir(entry))
+        if record is None or record.sha256 != _hashes(entry, _hash):
+            return None
+        if entry.stat().st_uid != os.geteuid():
+            return None
+        os.utime(entry)  # the time of last use
     except OSError:
         return None
-    return RunDir(entry) if whole else None
+    return SavedGuest(RunDir(entry), record.blocks)
 
 
-def _hashes(saved: RunDir) -> dict[str, str]:
-    files = (saved.saved_state, saved.job_disk, saved.console, saved.heartbeat)
-    return {path.name: _hash(path) for path in files}
+def save_when_held(
+    entry: Path, machine: Machine, guest: Guest, memory: HeldMemory, run_dir: RunDir
+) -> bool:
+    """Save a guest that has said that it is held, and let it go on.
+
+    It is not saved where another process saves the same one, where the host is too slow to meet the
+    hold, or has no space. Returns whether the guest still does what it would do without that: not
+    if it was stopped when the hold had ended. Raises HostError if it cannot be resumed.
+    """
+    cpus = machine.topology.cpu_count
+    with suppress(HostError, OSError), locked(entry_lock(entry), wait=False):
+        if read_saved(entry) is not None or not _in_loop(guest, cpus):
+            return True
+        guest.stop()
+        try:
+            if not is_held(guest.registers(), cpus):
+                return False
+            _write(entry, machine, guest, memory, run_dir)
+        finally:
+            guest.resume()
+    return True
+
+
+def _in_loop(guest: Guest, cpus: int) -> bool:
+    """Wait until the guest is seen in its hold; reading registers changes nothing in it."""
+    return any(is_held(guest.registers(), cpus) for _ in range(_LOOKS))
+
+
+def _write(
+    entry: Path, machine: Machine, guest: Guest, memory: HeldMemory, run_dir: RunDir
+) -> None:
+    """Write the entry of a guest that is stopped."""
+    with replacing(entry) as folder:
+        folder.mkdir(mode=0o700)
+        saved = RunDir(folder)
+        guest.save_state(saved.saved_state)
+        names = [f"{_NODE}{number}" for number in range(len(memory.fds))]
+        blocks = {
+            name: write_blocks(descriptor, folder / name)
+            for name, descriptor in zip(names, memory.fds, strict=True)
+        }
+        shutil.copyfile(run_dir.console, saved.console)
+        shutil.copyfile(run_dir.heartbeat, saved.heartbeat)
+        for number, path in enumerate(mapped_files(machine.plugins)):
+            shutil.copyfile(path, folder / f"{_COUNTS}{number}")
+        record = _Record(machine.topology.name, _hashes(folder, hash_file), blocks)
+        write_json(folder / _RECORD, asdict(record))
+    _remove_oldest()
+
+
+def _remove_oldest() -> None:
+    """Keep the entries that were used most recently: a hunt starts any number of machines."""
+    entries = [path for path in cache_dir(SAVED.folder).glob("[!.]*") if path.is_dir()]
+    with suppress(OSError):
+        entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for entry in entries[_MOST:]:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def mapped_files(plugins: tuple[Plugin, ...]) -> list[Path]:
+    """Return the files in which plugins count, in order."""
+    return [plugin.mapped for plugin in plugins if plugin.mapped is not None]
+
+
+def _hashes(entry: Path, digest: Callable[[Path], str]) -> dict[str, str]:
+    return {path.name: digest(path) for path in sorted(entry.iterdir()) if path.name != _RECORD}
 
 
 def _hash(path: Path) -> str:

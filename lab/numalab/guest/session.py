@@ -8,6 +8,7 @@ are read from the job disk, which the guest has written by then.
 import base64
 import hashlib
 import io
+import math
 import os
 import re
 import select
@@ -20,9 +21,10 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from numalab.errors import GuestLost, HostError, UserError
-from numalab.guest.run import Outcome
+from numalab.guest.run import Outcome, run_guest
 from numalab.guest.terminal import open_console
-from numalab.machine.model import Job
+from numalab.guest.watch import Limits
+from numalab.machine.model import Job, Machine
 from numalab.qemu.collect import Collected, read_job_disk
 from numalab.qemu.guest import Guest
 from numalab.run_dir import RunDir
@@ -49,6 +51,27 @@ def session_job(job_disk_mib: int, events: tuple[str, ...], buffer_kib: int) -> 
     )
 
 
+def start_session(machine: Machine, job: Job, directory: RunDir, connection: str) -> "Session":
+    """Start a session whose thread runs the guest for as long as it takes.
+
+    Raises what `run_guest` raises.
+    """
+    session = Session(directory, machine.job_disk_mib)
+
+    def run(session: Session) -> Outcome:
+        return run_guest(
+            machine, job, directory, connection=connection, limits=Limits(total=math.inf),
+            join=session.joined, rescue=False,
+        )  # fmt: skip
+
+    try:
+        session.start(run)
+    except BaseException:
+        session.end()
+        raise
+    return session
+
+
 class Session:
     """The host's end of a session. One thread runs the guest, another one sends commands."""
 
@@ -64,17 +87,16 @@ class Session:
         self._buffer = b""
         self._in_guest: dict[str, bytes] = {}  # digests of the files that were sent
 
-    def start(self, run: Callable[["Session"], Outcome], *, saved: bool = False) -> None:
+    def start(self, run: Callable[["Session"], Outcome]) -> None:
         """Run the guest in a thread, and wait until it takes commands; `run` joins `joined`.
 
-        A saved guest takes them at once. Raises what `run` raises.
+        Raises what `run` raises.
         """
         self._thread = threading.Thread(target=self._run, args=(run,), daemon=True)
         self._thread.start()
         while not self._started.wait(_LOOK):
             self._check()
-        if not saved:
-            self._await(0)
+        self._await(0)
 
     def _run(self, run: Callable[["Session"], Outcome]) -> None:
         try:

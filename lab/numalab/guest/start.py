@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from numalab.errors import HostError
 from numalab.files import create, write_text
+from numalab.guest.saved_guest_artifact import SavedGuest, read_saved, saved_entry
 from numalab.guest.witness import Witness
 from numalab.host.privilege import privilege
 from numalab.host.processes import this_process
@@ -31,7 +31,7 @@ from numalab.qemu.domain_xml import Drive, GuestFiles, render_domain
 from numalab.qemu.emulator import one_thread_emulator, qemu_version
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import Hypervisor
-from numalab.qemu.jobdisk import copy_job_disk, make_job_disk, render_job
+from numalab.qemu.jobdisk import make_job_disk, render_job
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.memory.costs import render_parameters
@@ -47,7 +47,8 @@ class PreparedGuest:
     """A guest that is ready to start: its domain, plan and trace region.
 
     `socket` is that of a console at which somebody types. `held` is its part of the host and the
-    folder of the socket, until `started` closes it.
+    folder of the socket, until `started` closes it. `saved` is the guest that it continues; else
+    `entry` is where it can be saved, if it can.
     """
 
     name: str
@@ -57,6 +58,8 @@ class PreparedGuest:
     region: Region | None
     socket: Path | None
     held: ExitStack
+    entry: Path | None
+    saved: SavedGuest | None
 
 
 def prepare(
@@ -66,12 +69,11 @@ def prepare(
     *,
     embedded: bool = True,
     restore: tuple[Path, Region] | None = None,
-    saved: RunDir | None = None,
 ) -> PreparedGuest:
     """Write the guest's files to `run_dir` and render its domain, without starting it.
 
-    With `saved`, the guest continues where that one was saved, with its job disk and logs. Raises
-    UserError for host CPUs that do not exist, HostError where other guests have them.
+    It continues a saved guest where there is one, unless the machine is `cold`. Raises UserError
+    for host CPUs that do not exist, HostError where other guests have them.
     """
     check_guest_path(run_dir.path)
     placement, admission = admit_machine(machine)
@@ -96,6 +98,10 @@ def prepare(
         except OSError as error:
             raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
         emulator = _emulator(machine)
+        entry = None
+        if not (restore or machine.cold):
+            entry = saved_entry(machine, cmdline, emulator, interactive=job.mode == "shell")
+        saved = read_saved(entry) if entry is not None else None
         # Not in the run directory: a socket's path has at most 107 bytes (unix(7)).
         folder = scratch_folder(Path(tempfile.gettempdir()), "numalab-console-")
         socket = undo.enter_context(folder) / "socket" if job.mode == "shell" else None
@@ -122,21 +128,19 @@ def prepare(
             incoming=saved is not None,
         )
         write_text(run_dir.domain_xml, xml)
-        if saved is None:
-            trace = TRACE_INSTANCE if region else ""
-            make_job_disk(run_dir.job_disk, render_job(job, trace), machine.job_disk_mib)
-        else:
-            _copy_saved(saved, run_dir, machine.job_disk_mib)
+        job_files = render_job(job, TRACE_INSTANCE if region else "", machine.seed)
+        make_job_disk(run_dir.job_disk, job_files, machine.job_disk_mib)
+        if saved is not None:
+            _copy_files(saved, run_dir, machine)
         if machine.inbox_mib:
             os.truncate(run_dir.job_disk, (machine.job_disk_mib + machine.inbox_mib) * _MIB)
-        return PreparedGuest(name, xml, cmdline, placement, region, socket, undo.pop_all())
+        held = undo.pop_all()
+        return PreparedGuest(name, xml, cmdline, placement, region, socket, held, entry, saved)
 
 
-def _copy_saved(saved: RunDir, run_dir: RunDir, job_disk_mib: int) -> None:
+def _copy_files(saved: SavedGuest, run_dir: RunDir, machine: Machine) -> None:
     try:
-        copy_job_disk(saved.job_disk, run_dir.job_disk, job_disk_mib, reserve=True)
-        shutil.copyfile(saved.console, run_dir.console)
-        shutil.copyfile(saved.heartbeat, run_dir.heartbeat)
+        saved.copy_files(run_dir, machine.plugins)
     except OSError as error:
         raise HostError(f"cannot write {run_dir.path}: {error.strerror}") from None
 
@@ -186,7 +190,6 @@ def started(
     hypervisor: Hypervisor,
     machine: Machine,
     prepared: PreparedGuest,
-    saved: RunDir | None = None,
 ) -> Iterator[tuple[Guest, HeldMemory, Witness]]:
     """Start a guest, prove its placement and let it run; end and remove it at the end."""
     with ExitStack() as stack:
@@ -196,20 +199,20 @@ def started(
         timed = machine.mode == "timed"
         guest = hypervisor.start(prepared.name, prepared.xml, prepared.socket, writes_at_exit=timed)
         stack.callback(guest.end)
-        memory = _hold(guest, machine)
+        memory = _hold(guest, machine, writable=prepared.saved is not None)
         stack.callback(memory.close)
         threads = guest.vcpu_threads()
         witness = Witness(guest.pid, threads, memory, machine, prepared.placement)
         witness.started()
-        if saved is not None:
-            guest.load_state(saved.saved_state)
+        if prepared.saved is not None:
+            prepared.saved.load(guest, memory)
         guest.resume()
         yield guest, memory, witness
 
 
-def _hold(guest: Guest, machine: Machine) -> HeldMemory:
+def _hold(guest: Guest, machine: Machine, *, writable: bool) -> HeldMemory:
     sizes = [backed_mib(node) * _MIB for node in machine.topology.nodes]
     if machine.pages != "anonymous":
-        return hold_memory(guest.pid, sizes)
+        return hold_memory(guest.pid, sizes, writable=writable)
     starts = map(guest.host_address, node_addresses(machine.topology))
     return HeldMemory((), tuple(zip(starts, sizes, strict=True)))

@@ -289,19 +289,21 @@ def prepare_benches(
     on_progress: Progress | None = None,
     *,
     emulator: str | None = None,
+    cold: bool = False,
     properties: frozenset[str] | None = None,
     scheduler: SchedulerSpec | None = None,
 ) -> list[HuntBench]:
     """Return a bench for each kernel, all in one mode; build what the cache lacks.
 
-    `emulator` names a QEMU to build, as for `choose_mode`. None judges all `properties`. The first
-    kernel has the `scheduler`, if any.
+    `emulator` names a QEMU to build, as for `choose_mode`. `cold` guests boot. None judges all
+    `properties`. The first kernel has the `scheduler`, if any.
 
     Raises BuildError, HostError or UserError.
     """
     builds = build(specs, load_recipe("base"), (), on_progress)
     builds = replace(builds, files=driver())
     choice = choose_mode(mode, builds, connection, on_progress, emulator=emulator)
+    choice = replace(choice, cold=cold)
     first, *later = [
         HuntBench(spec, builds, choice, connection, properties=properties) for spec in specs
     ]

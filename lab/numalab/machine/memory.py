@@ -5,8 +5,9 @@ it is open in any process. numalab opens the memfds of QEMU through /proc/<pid>/
 the memory after QEMU was killed. Anonymous memory ends with QEMU.
 """
 
+import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ _UNWANTED_MIB = 128  # a memory section of x86 (SECTION_SIZE_BITS 27); untouched
 _FIRMWARE = 16 * _MIB
 _FEWEST_LEFT_MIB = 128
 _CHUNK = 4 * _MIB
+_BLOCK = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,48 @@ class HeldMemory:
             os.close(fd)
 
 
-def hold_memory(pid: int, sizes: Sequence[int]) -> HeldMemory:
+def write_blocks(memory: int, path: Path) -> tuple[int, ...]:
+    """Write the blocks (64 KiB) of a memfd that are not zero to a file, one after the other.
+
+    Returns their numbers. Raises OSError.
+    """
+    size, zeros = os.fstat(memory).st_size, bytes(_BLOCK)
+    numbers: list[int] = []
+    with create(path) as file:
+        for begin, end in _data_ranges(memory, size):
+            for place in range(begin - begin % _BLOCK, end, _BLOCK):
+                data = os.pread(memory, _BLOCK, place)
+                if data != zeros and (not numbers or place // _BLOCK > numbers[-1]):
+                    file.write(data)
+                    numbers.append(place // _BLOCK)
+    return tuple(numbers)
+
+
+def read_blocks(path: Path, numbers: Sequence[int], memory: int) -> None:
+    """Copy blocks from a file of `write_blocks` to a memfd of zeros. Raises OSError."""
+    with path.open("rb") as file:
+        for place, number in enumerate(numbers):
+            os.lseek(memory, number * _BLOCK, os.SEEK_SET)
+            if os.sendfile(memory, file.fileno(), place * _BLOCK, _BLOCK) != _BLOCK:
+                raise OSError(errno.EIO, "a file is too short", str(path))
+
+
+def _data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a file's first `size` bytes that are no holes: lseek(2)."""
+    place = 0
+    while place < size:
+        try:
+            place = os.lseek(descriptor, place, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # no data from here on
+                return
+            raise
+        end = min(size, os.lseek(descriptor, place, os.SEEK_HOLE))
+        yield place, end
+        place = max(place, end)
+
+
+def hold_memory(pid: int, sizes: Sequence[int], *, writable: bool = False) -> HeldMemory:
     """Open the memfds of QEMU process `pid`, whose guest nodes have `sizes` bytes.
 
     QEMU creates the nodes' backends in order, so ascending descriptors are ascending nodes; the
@@ -131,7 +174,8 @@ def hold_memory(pid: int, sizes: Sequence[int]) -> HeldMemory:
         stack.callback(_close, fds)
         try:
             for number in _memfds(pid):
-                fds.append(os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC))
+                access = os.O_RDWR if writable else os.O_RDONLY
+                fds.append(os.open(f"/proc/{pid}/fd/{number}", access | os.O_CLOEXEC))
         except OSError as error:
             raise HostError(f"cannot read the guest's memory: {error.strerror}") from None
         actual = [os.fstat(fd).st_size for fd in fds]

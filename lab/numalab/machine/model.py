@@ -60,10 +60,15 @@ _CLOCK = re.compile(r"[a-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Plugin:
-    """A TCG plugin to load into QEMU, and its arguments."""
+    """A TCG plugin to load into QEMU, and its arguments.
+
+    `mapped` is a file in which it counts at any time; a guest that starts from a saved one goes on
+    with the counts of that one.
+    """
 
     path: Path
     arguments: Mapping[str, str] = field(default_factory=dict)
+    mapped: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,11 @@ class Machine:
     that the version supports (empty: a recent one).
 
     Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: the default
-    of the mode). In `timed` mode, a vCPU runs at most `quantum_ns` ahead of the others, the plugin
-    `memory_model` adds the time of memory accesses, and instructions and quantum take `slow_motion`
-    times as long. `emulator` is the QEMU to start (None: the host's own), `plugins` are loaded into
-    it, `gdb` is the socket at which it waits for a debugger.
+    of the mode). A `cold` guest boots, even if there is a saved one. In `timed` mode, a vCPU runs
+    at most `quantum_ns` ahead of the others, the plugin `memory_model` adds the time of memory
+    accesses, and instructions and quantum take `slow_motion` times as long. `emulator` is the QEMU
+    to start (None: the host's own), `plugins` are loaded into it, `gdb` is the socket at which it
+    waits for a debugger.
 
     Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
     outlives the guest's kernel; 0 reserves none. The job disk has a file system of `job_disk_mib`,
@@ -101,6 +107,7 @@ class Machine:
     extra_cmdline: tuple[str, ...] = ()
     cpu_model: CpuModel = "host"
     icount_shift: int | None = None
+    cold: bool = False
     quantum_ns: int = QUANTUM_NS
     slow_motion: int = 1
     memory_model: Path | None = None

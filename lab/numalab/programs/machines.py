@@ -18,8 +18,7 @@ from numalab.capture.guest_time import keep_memory_tables
 from numalab.capture.spec import load_capture, render_events
 from numalab.errors import HostError, UserError
 from numalab.files import make_dir
-from numalab.guest.saved_guest_artifact import start_session
-from numalab.guest.session import INBOX_MIB, Session, session_job
+from numalab.guest.session import INBOX_MIB, Session, session_job, start_session
 from numalab.image.image_artifact import has_program
 from numalab.image.recipe import chosen_recipe
 from numalab.kernel.kernel_specs import KernelSpec
@@ -144,10 +143,10 @@ class LabMachine:
         `run` boots a guest whose runs are. Raises UserError, HostError, GuestLost and
         TopologyMismatch.
         """
-        started = replace(self.session_guest, inbox_mib=INBOX_MIB, trace_memory_mib=0)
+        started = replace(self.session_guest, inbox_mib=INBOX_MIB, trace_memory_mib=0, cold=cold)
         job = session_job(started.job_disk_mib, tuple(events), _buffer_kib(self.topology))
         with run_folder(Path(keep) if keep else None) as directory:
-            session = start_session(started, job, directory, connection, cold=cold)
+            session = start_session(started, job, directory, connection)
             try:
                 session.collect(directory.out, "/out")
                 view = read_guest_view(directory)

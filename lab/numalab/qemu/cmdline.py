@@ -27,6 +27,12 @@ _EMULATED = (
 _ONE_CLOCK = ("tsc=reliable",)
 
 
+# Turns of the loop in which init holds the guest, so that the host can save it there
+# (images/src/numalab-start.c). None in kvm, where the placement is proved from the first
+# instruction on, and in timed, whose memory model keeps its caches outside of QEMU's state.
+HELD_MODES: tuple[Mode, ...] = ("icount", "tcg")
+_HOLD_TURNS = 12_000
+
 # numalab builds kernels without mitigations; before 6.9 no option disables all of them.
 _UNMITIGATED = ("mitigations=off",)
 # A kernel at a random address takes memory from a random node.
@@ -79,6 +85,8 @@ def render_cmdline(
         words += _EMULATED
     if mode in DETERMINISTIC:
         words += _ONE_CLOCK
+    if mode in HELD_MODES:
+        words += [f"NUMALAB_HOLD={_HOLD_TURNS}"]  # the kernel gives it to init
     words += [f"memmap={hidden.size:#x}${hidden.address:#x}" for hidden in unwanted]
     if region is not None:
         words += [

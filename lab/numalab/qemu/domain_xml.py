@@ -183,6 +183,9 @@ def _cpu(domain: ET.Element, machine: Machine) -> None:
     topology = machine.topology
     if machine.mode != "kvm":
         cpu = _add(domain, "cpu", mode="maximum", check="none", migratable="off")
+        # Random numbers of QEMU's process, which a saved guest would not find again.
+        for name in ("rdrand", "rdseed"):
+            _add(cpu, "feature", policy="disable", name=name)
     elif machine.cpu_model == "qemu64":
         cpu = _add(domain, "cpu", mode="custom", match="exact", check="none")
         _text(cpu, "model", "qemu64", fallback="forbid")
@@ -262,7 +265,7 @@ def _determinism(machine: Machine, *, interactive: bool) -> list[str]:
         sleep = "on" if interactive else "off"
         quantum = f",quantum={machine.turn_ns}" if machine.mode == "timed" else ""
         arguments += ["-icount", f"shift={machine.shift},sleep={sleep}{quantum}"]
-        arguments += ["-seed", str(machine.seed)]
+        arguments += ["-seed", "1"]  # the seed of the run comes with its job
     return arguments
 
 

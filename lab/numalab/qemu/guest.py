@@ -97,12 +97,19 @@ class Guest:
             "qemu": f"{qemu['major']}.{qemu['minor']}.{qemu['micro']}",
         }
 
-    def save_state(self, path: Path) -> None:
-        """Stop the guest, and write its state to a file. Raises HostError.
-
-        Memory that is a file on the host, as of NVDIMMs, is not in it.
-        """
+    def stop(self) -> None:
+        """Stop the guest's CPUs and its clock. Raises HostError."""
         self.monitor("stop")
+
+    def registers(self) -> str:
+        """Return the registers of all CPUs, as QEMU's monitor prints them. Raises HostError."""
+        return str(self.monitor("human-monitor-command", **{"command-line": "info registers -a"}))
+
+    def save_state(self, path: Path) -> None:
+        """Write the state of a guest that is stopped to a file. Raises HostError.
+
+        Memory that is a file on the host, as of NVDIMMs and in memfds, is not in it.
+        """
         with create(path) as file:
             self._migrate("migrate", file.fileno())
 
@@ -115,6 +122,8 @@ class Guest:
         """Write or read a state. QEMU 7.2 crashes if it writes to an NVDIMM that is read-only."""
         capability = {"capability": "x-ignore-shared", "state": True}
         self.monitor("migrate-set-capabilities", capabilities=[capability])
+        # Announcements to networks come by the host's clock, and each ends the turn of a CPU.
+        self.monitor("migrate-set-parameters", **{"announce-rounds": 0})
         text = json.dumps({"execute": "getfd", "arguments": {"fdname": "state"}})
         with translated("QEMU's monitor took no file"):
             monitor_command_with_file(self.domain, text, descriptor)

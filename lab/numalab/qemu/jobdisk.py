@@ -1,10 +1,8 @@
 """The job disk: a small ext4 image with the job, and later its results."""
 
-import errno
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from numalab.errors import HostError
@@ -28,9 +26,10 @@ FEATURES = (
 )
 
 
-def render_job(job: Job, trace_instance: str) -> dict[str, bytes]:
+def render_job(job: Job, trace_instance: str, seed: int) -> dict[str, bytes]:
     """Render the files of /job for the guest's init. Pure; `images/guest/init` reads them."""
     texts = {
+        "seed": str(seed),
         "mode": job.mode,
         "argv": shlex.join(job.argv),
         "env": "\n".join(f"{name}={shlex.quote(value)}" for name, value in job.env.items()),
@@ -72,38 +71,6 @@ def make_job_disk(path: Path, files: dict[str, bytes], size_mib: int) -> None:
         raise HostError(f"cannot write {path}: {error.strerror}") from None
     except DamagedDisk as damage:
         raise HostError(f"{mke2fs} did not make {path} as it was asked to: {damage}") from None
-
-
-def copy_job_disk(source: Path, target: Path, size_mib: int, *, reserve: bool) -> None:
-    """Copy the first `size_mib` of a disk, without its holes. Raises OSError.
-
-    `reserve` takes the space of the holes too, as for a disk that a guest writes.
-    """
-    size = size_mib * _MIB
-    with source.open("rb") as disk, create(target) as copy:
-        if reserve:
-            os.posix_fallocate(copy.fileno(), 0, size)
-        else:
-            copy.truncate(size)
-        for begin, end in _data_ranges(disk.fileno(), size):
-            place = os.lseek(copy.fileno(), begin, os.SEEK_SET)
-            while place < end:
-                place += os.sendfile(copy.fileno(), disk.fileno(), place, end - place)
-
-
-def _data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a file's first `size` bytes that are no holes: lseek(2)."""
-    place = 0
-    while place < size:
-        try:
-            place = os.lseek(descriptor, place, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # no data from here on
-                return
-            raise
-        end = min(size, os.lseek(descriptor, place, os.SEEK_HOLE))
-        yield place, end
-        place = max(place, end)
 
 
 def _inodes(files: dict[str, bytes]) -> int:

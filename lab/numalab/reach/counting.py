@@ -31,7 +31,8 @@ def counting(machine: Machine, table: LineTable | None, run_dir: RunDir) -> Iter
     path = run_dir.reach_counts
     cpus = machine.topology.cpu_count
     write_sites(path, table.addresses, table.jumps, cpus=cpus, jiffies=table.jiffies)
-    plugin = Plugin(reach_plugin(qemu_version(machine.emulator)), {"counts": str(path.absolute())})
+    program = reach_plugin(qemu_version(machine.emulator))
+    plugin = Plugin(program, {"counts": str(path.absolute())}, mapped=path)
     try:
         yield replace(machine, plugins=(*machine.plugins, plugin))
     finally:

@@ -193,7 +193,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             calls_made.append("memory let go")
 
     monkeypatch.setattr(start, "Witness", FakeWitness)
-    monkeypatch.setattr(start, "hold_memory", lambda pid, sizes: Held((), ((pid, len(sizes)),)))
+    monkeypatch.setattr(
+        start, "hold_memory", lambda pid, sizes, **_: Held((), ((pid, len(sizes)),))
+    )
     return calls_made
 
 
@@ -212,7 +214,7 @@ def running(machine: Machine, calls: list[str]) -> Iterator[HeldMemory]:
     placement = Placement((0, 0), (0,), one_thread=True)
     held = ExitStack()
     held.callback(FakeAdmission(calls).release)
-    made = PreparedGuest("g", "<x/>", "", placement, None, None, held)
+    made = PreparedGuest("g", "<x/>", "", placement, None, None, held, None, None)
     hypervisor = cast(Hypervisor, FakeHypervisor())
     with started(hypervisor, machine, made) as (_, memory, _):
         yield memory
@@ -240,7 +242,7 @@ def test_nothing_is_left_either_of_one_whose_end_is_an_error(
 def test_one_that_does_not_start_gives_back_what_it_took(
     machine: Machine, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(pid: int, sizes: Any) -> HeldMemory:
+    def refuse(pid: int, sizes: Any, *, writable: bool) -> HeldMemory:
         raise HostError(json.dumps([pid, sizes]))
 
     monkeypatch.setattr(start, "hold_memory", refuse)

@@ -104,6 +104,7 @@ class Bench:
         mode: str,
         *_: object,
         emulator: str | None,
+        cold: bool = False,
         properties: frozenset[str] | None = None,
         scheduler: SchedulerSpec | None = None,
     ) -> list[Any]:

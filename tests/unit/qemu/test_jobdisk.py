@@ -9,7 +9,7 @@ from numalab.errors import HostError
 from numalab.machine.model import Job
 from numalab.process import find_program, run
 from numalab.qemu.collect import Bounds, read_job_disk
-from numalab.qemu.jobdisk import copy_job_disk, make_job_disk, render_job
+from numalab.qemu.jobdisk import make_job_disk, render_job
 from support.ext4_disks import make_disk
 
 MIB = 1 << 20
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 def make(path: Path, size_mib: int = 8) -> Path:
     job = Job(("true",), files={"sub/x": b"\0\1"})
-    make_job_disk(path, render_job(job, "lab"), size_mib)
+    make_job_disk(path, render_job(job, "lab", 1), size_mib)
     return path
 
 
@@ -285,28 +285,3 @@ def test_a_damaged_disk_gives_what_is_left(tmp_path: Path) -> None:
     disk.write_bytes(data)
     read_job_disk(disk, tmp_path / "o")
     assert {path.name for path in tmp_path.iterdir()} <= {"job.img", "o"}
-
-
-@pytest.mark.parametrize("reserve", [True, False])
-def test_a_copy_has_the_disk_and_nothing_from_behind_it(tmp_path: Path, reserve: bool) -> None:
-    disk = make(tmp_path / "job.img")
-    content = disk.read_bytes()
-    with disk.open("ab") as file:
-        file.write(b"inbox" * 1000)
-    copy_job_disk(disk, tmp_path / "copy.img", 8, reserve=reserve)
-    assert (tmp_path / "copy.img").read_bytes() == content
-    assert (tmp_path / "copy.img").stat().st_mode & 0o777 == 0o600
-    if reserve:
-        assert (tmp_path / "copy.img").stat().st_blocks * 512 >= 8 * MIB
-
-
-def test_a_disk_of_holes_is_copied(tmp_path: Path) -> None:
-    disk = tmp_path / "job.img"
-    with disk.open("wb") as file:
-        file.truncate(16 * MIB)
-        file.seek(5 * MIB)
-        file.write(b"x" * MIB)
-        file.seek(12 * MIB)
-        file.write(b"behind")
-    copy_job_disk(disk, tmp_path / "copy.img", 8, reserve=False)
-    assert (tmp_path / "copy.img").read_bytes() == disk.read_bytes()[: 8 * MIB]

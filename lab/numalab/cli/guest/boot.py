@@ -25,7 +25,6 @@ from numalab.reach.counting import check_countable
 from numalab.reach.merge import merged
 from numalab.reach.prepare import plan_reach
 from numalab.reach.text import reach_lines
-from numalab.results.locality import COMMAND, Marks, locality_lines
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
 from numalab.topology.memory.timing import in_slow_motion
@@ -107,6 +106,7 @@ def command(
     pin: options.Pin = None,
     nodes: options.Nodes = None,
     keep: options.Keep = None,
+    cold: options.Cold = False,
     connection: options.Connect = EMBED,
     allow_mismatch: options.Mismatch = False,
     reach: options.Reach = None,
@@ -158,7 +158,7 @@ def command(
             topology=in_slow_motion(model, slow_motion), slow_motion=slow_motion,
             quantum_ns=quantum or QUANTUM_NS,
             icount_shift=instruction_ns.bit_length() - 1 if instruction_ns else None,
-            seed=seed, extra_cmdline=tuple(cmdline or ()), pages=pages,
+            seed=seed, cold=cold, extra_cmdline=tuple(cmdline or ()), pages=pages,
             host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         booted = boot(
@@ -173,9 +173,11 @@ def command(
     raise typer.Exit(booted.outcome.status)
 
 
-def _marks(text: str) -> Marks:
+def _marks(text: str) -> tuple[str, str]:
     """Read `command`, or two marks with a comma between them."""
     if text == "command":
+        from numalab.results.locality import COMMAND  # noqa: PLC0415 - takes 0.3 s
+
         return COMMAND
     first, comma, last = text.partition(",")
     if not (first and comma and last) or "," in last:
@@ -256,5 +258,7 @@ def show_booted(booted: Booted, as_json: bool) -> None:
         for line in reach_lines(merged([("", booted.reach)])):
             say(line)
     if booted.locality is not None:
+        from numalab.results.locality import locality_lines  # noqa: PLC0415 - takes 0.3 s
+
         for line in locality_lines(booted.locality):
             say(line)

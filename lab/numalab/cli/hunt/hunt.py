@@ -106,6 +106,7 @@ def command(
         typer.Option(metavar="WORD", help="Argument of the scheduler; repeatable."),
     ] = None,
     emulator: options.Emulator = None,
+    cold: options.Cold = False,
     show: Annotated[bool, typer.Option("--list", help="List the properties and exit.")] = False,
     again: Annotated[
         bool, typer.Option("--replay", help="Repeat the stored cases of hunts/ on --kernel.")
@@ -160,6 +161,7 @@ def command(
             connection,
             tell,
             emulator=emulator,
+            cold=cold,
             properties=aim.properties,
             scheduler=hunted,
         )

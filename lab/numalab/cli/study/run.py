@@ -96,6 +96,7 @@ def command(
         typer.Option("--allow-mismatch", help="Record a guest that differs from its prediction."),
     ] = False,
     reach: options.Reach = None,
+    cold: options.Cold = False,
     fail_fast: Annotated[
         bool,
         typer.Option("--fail-fast/--keep-going", help="Stop at the first run that fails."),
@@ -135,6 +136,7 @@ def command(
                 connection=connection,
                 allow_mismatch=allow_mismatch,
                 reach=reach,
+                cold=cold,
                 on_progress=on_progress,
             )
         if (
