@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from numalab.artifact.digest import digest_of, hash_file, remembered
-from numalab.artifact.kinds import Kind, entry_lock, record_title, register_kind
+from numalab.artifact.kinds import Kind, entry_lock, keep_newest, record_title, register_kind
 from numalab.document import read_record
 from numalab.errors import HostError
 from numalab.files import replacing, write_json
@@ -23,7 +23,6 @@ from numalab.guest.hold import is_held
 from numalab.locks import locked
 from numalab.machine.memory import HeldMemory, read_blocks, write_blocks
 from numalab.machine.model import Machine, Plugin
-from numalab.places import cache_dir
 from numalab.process import find_program
 from numalab.qemu.binding import library_version
 from numalab.qemu.cmdline import HELD_MODES
@@ -172,16 +171,7 @@ def _write(
             shutil.copyfile(path, folder / f"{_COUNTS}{number}")
         record = _Record(machine.topology.name, _hashes(folder, hash_file), blocks)
         write_json(folder / _RECORD, asdict(record))
-    _remove_oldest()
-
-
-def _remove_oldest() -> None:
-    """Keep the entries that were used most recently: a hunt starts any number of machines."""
-    entries = [path for path in cache_dir(SAVED.folder).glob("[!.]*") if path.is_dir()]
-    with suppress(OSError):
-        entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        for entry in entries[_MOST:]:
-            shutil.rmtree(entry, ignore_errors=True)
+    keep_newest(SAVED, _MOST)
 
 
 def mapped_files(plugins: tuple[Plugin, ...]) -> list[Path]:

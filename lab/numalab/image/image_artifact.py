@@ -15,7 +15,7 @@ from pathlib import Path
 
 from numalab.artifact.builder import Artifact, Work, build, cached, existing_file
 from numalab.artifact.digest import hash_file, remembered
-from numalab.artifact.kinds import Kind, record_title, register_kind
+from numalab.artifact.kinds import Kind, keep_newest, record_title, register_kind
 from numalab.artifact.program_artifact import compile_program, programs_digest
 from numalab.document import read_record
 from numalab.errors import BuildError, HostError, UserError
@@ -31,6 +31,7 @@ _MOUNT_POINTS = ("job", "dev", "proc", "sys", "run", "tmp", "root", "var/tmp")
 _LAYOUT = "2"  # raise it when the image of the same inputs changes
 _ROOT, _RECORD = "root.erofs", "image.json"
 _EROFS_MAGIC = 0xE0F5E1E2.to_bytes(4, "little")
+_MOST = 6  # images of a recipe
 _ALIGN = 2 << 20  # an NVDIMM's size is a multiple of this
 _PATH = ("/usr/local/sbin/", "/usr/local/bin/", "/usr/sbin/", "/usr/bin/")  # images/guest/init
 MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
@@ -109,6 +110,7 @@ def _image_artifact(recipe: Recipe, packages: Path) -> Artifact[BuiltImage]:
         work.entry.mkdir(mode=0o755)
         installed = _pack_image(recipe, packages, digest, work.entry / _ROOT)
         write_json(work.entry / _RECORD, {"recipe": recipe.name, "packages": installed})
+        keep_newest(IMAGES, _MOST - 1, recipe.name)  # an overlay that changes makes one each time
 
     entry = IMAGES.entry(digest[:32])
     return Artifact(IMAGES, recipe.name, entry, make, partial(_read_image, recipe, digest))

@@ -249,3 +249,14 @@ def test_a_folder_that_holds_no_image_is_refused(tmp_path: Path) -> None:
     (tmp_path / "root.erofs").write_bytes(bytes(2 << 20))
     with pytest.raises(UserError, match="is no erofs image"):
         ensure_image(load_recipe(str(tmp_path)))
+
+
+def test_images_of_a_recipe_that_were_used_longest_ago_go(recipe: Recipe, tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    paths = [ensure_image(recipe).path]
+    for number in range(7):
+        (overlay / "file").write_text(str(number), encoding="utf-8")
+        paths.append(ensure_image(with_overlay(recipe, overlay)).path)
+        os.utime(paths[-1].parent, (number, number))
+    assert [path.exists() for path in paths] == [True, False, False, *[True] * 5]
