@@ -33,8 +33,9 @@ _FORMAT = 2  # raise it when guests must be saved again
 _RECORD = "saved.json"
 _NODE = "node"  # and its number: the files of its memory
 _COUNTS = "counts"  # and the number of the plugin
+_FREE = 2 << 30  # bytes of the disk that are left to other files
 _LOOKS = 100  # at a guest that is held, before it is given up
-_MOST = 40  # entries; the one that was used least recently goes
+_MOST = 40  # entries; the one that was used longest ago goes
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,9 @@ def save_when_held(
     """
     cpus = machine.topology.cpu_count
     with suppress(HostError, OSError), locked(entry_lock(entry), wait=False):
-        if read_saved(entry) is not None or not _in_loop(guest, cpus):
+        if read_saved(entry) is not None or shutil.disk_usage(entry.parent).free < _FREE:
+            return True
+        if not _in_loop(guest, cpus):
             return True
         guest.stop()
         try:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -260,6 +262,15 @@ def test_a_full_disk_only_means_that_there_is_no_saved_guest(
     assert save(machine, guest, run_dir)
     assert guest.did == ["stop", "resume"]
     assert list(entry_of(machine).parent.glob("[!.]*")) == []
+
+
+def test_nothing_is_saved_on_a_disk_that_is_almost_full(
+    machine: Machine, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    guest = FakeGuest(True, True)
+    assert save(machine, guest, run_dir)
+    assert guest.did == []
 
 
 def test_only_one_process_saves(machine: Machine, run_dir: RunDir) -> None:
