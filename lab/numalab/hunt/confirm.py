@@ -1,6 +1,6 @@
 """Confirm suspected violations in fresh boots: other seeds, and the reference kernel."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from statistics import fmean
@@ -8,7 +8,7 @@ from statistics import fmean
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.compare.pairs import boot_beside
-from numalab.hunt.finding import BootResult, Finding, limit_between
+from numalab.hunt.finding import APART, BootResult, Finding, limit_between
 from numalab.hunt.property import FACTS
 from numalab.hunt.workers import Boot, CaseWorkers
 
@@ -24,6 +24,7 @@ SEEDS = 3  # of the boots that confirm
 SEEDS_AFTER = 2  # of the later boots that confirm independently
 REPEATED = 3  # times each of these boots runs the load
 MORE_SEEDS = 6  # tried until one of them shows a violation that depends on chance
+TREND_RATIO = 1.1  # smallest ratio of a finding of a property with a trend, all pairs apart
 QUICK = 2  # boots of each smaller case, which runs its load once
 
 
@@ -39,12 +40,14 @@ class KernelSamples:
 
     A property with the limit 0 is an invariant. One sample of a load shows a violation; for a
     property of the whole boot it takes two boots. The reference kernel must never violate it.
+    With a `ratio`, this ratio of the means is enough, but all pairs of samples must be apart.
     """
 
     with_reference: bool
     mine: list[Finding] = field(default_factory=list)
     theirs: list[Finding] = field(default_factory=list)
     failed: bool = False
+    ratio: float | None = None
 
     def take(
         self, result: BootResult, prop: str, places: Sequence[int | None], *, mine: bool
@@ -86,9 +89,17 @@ class KernelSamples:
     def is_sure(self) -> bool:
         """Whether no later boots are needed to confirm the violation.
 
-        A boot has hundreds of differential values, so these always need them.
+        A boot has hundreds of differential values, so these always need them, and so do small
+        ratios.
         """
-        return self.is_invariant or (self.apart and not self.mine[0].differential)
+        if self.is_invariant:
+            return True
+        first = self.mine[0]
+        return self.apart and not first.differential and self._least_ratio >= APART
+
+    @property
+    def _least_ratio(self) -> float:
+        return self.mine[0].apart if self.ratio is None else self.ratio
 
     def _shows(self, least_share: float, *, last: bool) -> bool:
         if self.failed or not self.mine:
@@ -106,8 +117,10 @@ class KernelSamples:
         mean, reference_mean = sum(mine) / len(mine), sum(theirs) / len(theirs)
         suspect = first.most if first.suspect is None else first.suspect
         share = how_often_more(mine, theirs)
-        least_share = 1.0 if first.differential else least_share
-        return mean > suspect and mean >= first.apart * reference_mean and share >= least_share
+        strict = first.differential or self.ratio is not None
+        least_share = 1.0 if strict else least_share
+        enough = mean > suspect or self.ratio is not None
+        return enough and mean >= self._least_ratio * reference_mean and share >= least_share
 
 
 def _beside(best: Finding, theirs: Sequence[Finding]) -> str:
@@ -131,11 +144,26 @@ class Confirmed:
 
     def limited(self, finding: Finding) -> Finding:
         """Return a finding without a limit of its own with one between the kernels' means."""
-        if not finding.differential:
-            return finding
+        most = self.between(finding).most
+        return replace(finding, most=most) if finding.differential else finding
+
+    def between(self, finding: Finding) -> Finding:
+        """Return a finding with a limit between the kernels' means, and both means in its text.
+
+        An invariant has its own limit.
+        """
         samples = self.samples[finding]
-        means = (fmean(sample.value for sample in side) for side in (samples.mine, samples.theirs))
-        return replace(finding, most=float(f"{sum(means) / 2:.4g}"))
+        if finding.most <= 0 or not (samples.mine and samples.theirs):
+            return finding
+        mine, theirs = (
+            fmean(sample.value for sample in side) for side in (samples.mine, samples.theirs)
+        )
+        text = (
+            f"{finding.text}; mean of {len(samples.mine)} samples {mine:.4g}, with the reference"
+            f" kernel {theirs:.4g}"
+        )
+        most = float(f"{(mine + theirs) / 2:.4g}")
+        return replace(finding, most=most, text=text, suspect=None, differential=False)
 
 
 @dataclass(frozen=True)
@@ -163,8 +191,12 @@ class FreshBoots:
         """The seeds of the later boots that confirm independently."""
         return tuple(self.seeds[-1] + 1 + place for place in range(SEEDS_AFTER))
 
-    def confirm(self, findings: Sequence[Finding], case: Case) -> Confirmed:
+    def confirm(
+        self, findings: Sequence[Finding], case: Case, trends: Collection[Finding] = ()
+    ) -> Confirmed:
         """Return the findings about a case that fresh boots confirm.
+
+        `trends` are those that a small ratio to the reference kernel is enough for.
 
         A boot runs the loads of all findings that are still open, each several times, so that a
         violation that depends on chance occurs often enough. Testing many findings at once gives
@@ -172,17 +204,21 @@ class FreshBoots:
         apart, or if later boots confirm it again; those run only if nothing else counts.
         """
         passed = dict.fromkeys(findings, 0)
-        first = {finding: KernelSamples(self.reference is not None) for finding in findings}
+        first = {finding: self._no_samples(finding in trends) for finding in findings}
         open_samples = self._sample(case, passed, self.seeds, first)
         shown = [finding for finding, samples in open_samples.items() if samples.show()]
         if self.reference is not None:
             sure = [finding for finding in shown if open_samples[finding].is_sure]
             if shown and not sure:
-                again = {finding: KernelSamples(with_reference=True) for finding in shown}
+                again = {finding: self._no_samples(finding in trends) for finding in shown}
                 later = self._sample(case, passed, self.seeds_after, again)
                 sure = [finding for finding, samples in later.items() if samples.show_again()]
             shown = sure
         return Confirmed(tuple(shown), passed, first)
+
+    def _no_samples(self, is_trend: bool) -> KernelSamples:
+        ratio = TREND_RATIO if is_trend else None
+        return KernelSamples(self.reference is not None, ratio=ratio)
 
     def _sample(
         self,

@@ -15,12 +15,14 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case, classes
 from numalab.hunt.compare.outcomes import Closest, Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
+from numalab.hunt.compare.trend import Trends, compared
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
-from numalab.hunt.finding import BootResult, Finding, limit_between
+from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, draw_case
-from numalab.hunt.load import Load
-from numalab.hunt.shrink import shrink
+from numalab.hunt.simplify import fewest_loads, simplified
+from numalab.hunt.suspects.screen import screen
+from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
 from numalab.hunt.workers import BudgetOverError, CaseWorkers
 from numalab.units import counted
 
@@ -28,8 +30,6 @@ ROUND = 4  # machines
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _KEPT = 8  # closest loads to vary
 _AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
-PURSUED = 6  # loads of one machine to confirm, at most
-PURSUED_DIFFERING = 2  # the same, for findings that only differ from the reference kernel
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Aim:
     """The properties to check, and the budget: `seconds` of wall time, `machines` (0: no limit).
 
     Each machine gets at most `loads` loads (0: as many as are worth a boot). A `survey` confirms
-    and shrinks nothing.
+    and shrinks nothing. With `trends`, small differences in many loads count, too.
     """
 
     seed: int
@@ -92,6 +92,7 @@ class Aim:
     loads: int = 0
     first_only: bool = False
     survey: bool = False
+    trends: bool = True
 
 
 Tell = Callable[[str], None]
@@ -113,6 +114,9 @@ class Hunter:
     reference: HuntBench | None = None
     direction: HuntDirection | None = None
     hunt: Hunt = field(default_factory=Hunt)
+    trends: Trends = field(default_factory=Trends)
+    tried: set[tuple[str, Finding]] = field(default_factory=set)
+    unconfirmed: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
     def goes_on(self) -> bool:
@@ -147,14 +151,61 @@ class Hunter:
             if self.bench.scheduler is not None:
                 cases = list(map(_without_hotplug, cases))
             number += size
-            for first in range(0, size, self.workers.count):
-                for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
-                    near += self._take(case, result, other)
-                    if hunt.violations and aim.first_only:
-                        return hunt
+            near += self.round(cases)
+            if hunt.violations and aim.first_only:
+                return hunt
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
             self.tell(self._line())
         return hunt
+
+    def round(self, cases: Sequence[Case]) -> list[Near]:
+        """Boot cases and confirm their findings; return the loads to vary.
+
+        What is rarely chance is confirmed at once, the clearest of the rest after all boots.
+        """
+        near: list[Near] = []
+        suspects: list[Suspect] = []
+        for first in range(0, len(cases), self.workers.count):
+            for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
+                near += _near(case, result, self.aim) if self.reference is None else []
+                of_case = self._take(case, result, other)
+                near += self._pursue_all(at_once(of_case, everything=self.reference is None))
+                suspects += of_case
+                if self._is_over():
+                    return near
+        return near + self._screened(suspects)
+
+    def _screened(self, suspects: Sequence[Suspect]) -> list[Near]:
+        """Confirm the clearest suspects of a round."""
+        if self.reference is None or self.aim.survey:
+            return []
+        properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
+        groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)
+        if not groups:
+            return []
+        screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
+        self._note(screened.dropped, quiet=True)
+        return self._pursue_all(screened.left)
+
+    def _pursue_all(self, groups: Sequence[Sequence[Suspect]]) -> list[Near]:
+        """Confirm suspects, those of a machine together; return the loads to vary."""
+        near: list[Near] = []
+        for group in groups:
+            if not group or self._is_over() or self._confirmed >= {s.finding.prop for s in group}:
+                continue
+            case = group[0].case
+            if group[0].finding.load is None:
+                case = fewest_loads(self.fresh_boots, case, group[0].finding)
+            for suspect in group:
+                text = beside(suspect.finding, suspect.theirs)
+                self.tell(f"suspected: {suspect.finding.prop}: {text}; trying other seeds")
+            passed = self._pursue(group, case)
+            near += [
+                Near(float(n**2), case, finding.load)
+                for finding, n in passed.items()
+                if finding.load is not None and n
+            ]
+        return near
 
     def _has_budget(self) -> bool:
         most = self.aim.machines
@@ -180,15 +231,15 @@ class Hunter:
 
     def _suspected(self, result: BootResult) -> list[Finding]:
         """Return the findings to confirm, of properties without a confirmed violation."""
-        confirmed = {violation.finding.prop for violation in self.hunt.violations}
         return [
             finding
             for finding in result.findings
-            if self.fresh_boots.counts(finding) and finding.prop in self.aim.properties - confirmed
+            if self.fresh_boots.counts(finding)
+            and finding.prop in self.aim.properties - self._confirmed
         ]
 
-    def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Near]:
-        """Confirm the findings of a boot, and return the loads that came close."""
+    def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Suspect]:
+        """Count a boot, and return its suspects."""
         hunt = self.hunt
         hunt.machines += 1
         hunt.loads += len(case.loads)
@@ -205,24 +256,12 @@ class Hunter:
                 if finding.closeness > max(values, default=-1.0):
                     hunt.closest[finding.prop] = closest(finding, other)
                 values.append(finding.closeness)
-        near = _near(case, result, self.aim) if self.reference is None else []
         if self.aim.survey:
-            return near
-        clear = _clearest(self._suspected(result), other)
-        for some in _groups(clear):
-            if self._is_over():
-                break
-            whole = case if some[0].load is not None else self._fewest_loads(case, some[0])
-            for finding in some:
-                text = beside(finding, other)
-                self.tell(f"suspected: {finding.prop}: {text}; trying other seeds")
-            passed = self._pursue(some, whole)
-            near += [
-                Near(float(n**2), case, finding.load)
-                for finding, n in passed.items()
-                if finding.load is not None and n
-            ]
-        return near
+            return []
+        if other is not None and not other.error:
+            for pair in compared(case, result, other):
+                self.trends.add(pair)
+        return suspects_of(case, self._suspected(result), other)
 
     def _is_new(self, near: Near) -> bool:
         return self.reference is not None or self.hunt.different[near.case.only().text] < _AGAIN
@@ -230,13 +269,15 @@ class Hunter:
     def _is_over(self) -> bool:
         return not self.goes_on() or bool(self.hunt.violations and self.aim.first_only)
 
-    def _pursue(self, findings: Sequence[Finding], case: Case) -> Mapping[Finding, int]:
+    def _pursue(self, suspects: Sequence[Suspect], case: Case) -> Mapping[Finding, int]:
         """Confirm findings about a case in fresh boots, and shrink the confirmed ones.
 
         Return the number of seeds that each finding passed.
         """
+        findings = [suspect.finding for suspect in suspects]
+        trends = {suspect.finding for suspect in suspects if suspect.trend}
         try:
-            confirmed = self.fresh_boots.confirm(findings, case)
+            confirmed = self.fresh_boots.confirm(findings, case, trends)
         except BudgetOverError:
             self._note(suspicion(finding, [], [], confirmed=False) for finding in findings)
             raise
@@ -249,18 +290,23 @@ class Hunter:
             for finding, samples in confirmed.samples.items()
         )
         for finding in shown:
-            if self._is_found(finding.prop) or (self.hunt.violations and self.aim.first_only):
+            if finding.prop in self._confirmed or (self.hunt.violations and self.aim.first_only):
                 continue
             self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}; shrinking")
             alone = case if finding.load is None else case.only(case.loads[finding.load])
-            small = self._shrunk(confirmed.limited(finding), alone)
-            if small is None:
-                self.tell(f"not confirmed alone: {finding.prop}: {finding.text}")
-                continue
+            small = None
+            if finding not in trends:
+                limited = confirmed.limited(finding)
+                small = simplified(self.fresh_boots, limited, alone, self.goes_on)
+            if small is None:  # its samples overlap, or differ by too little for single boots
+                small = alone, confirmed.between(finding), self.fresh_boots.seeds
+            smallest, finding_of_smallest, seeds = small
             self.hunt.violations.append(
                 ConfirmedViolation(
                     alone,
-                    *small,
+                    smallest,
+                    finding_of_smallest,
+                    seeds,
                     minutes,
                     self._minutes(),
                     self.hunt.machines,
@@ -268,57 +314,19 @@ class Hunter:
                     self.workers.requested,
                 )
             )
-            self.tell(f"found: {small[1].prop}: {small[1].text}")
+            self.tell(f"found: {finding_of_smallest.prop}: {finding_of_smallest.text}")
         return confirmed.passed
 
-    def _note(self, outcomes: Iterable[Suspicion]) -> None:
+    def _note(self, outcomes: Iterable[Suspicion], *, quiet: bool = False) -> None:
         for outcome in outcomes:
             self.hunt.suspicions.append(outcome)
-            self.tell(str(outcome))
+            self.unconfirmed[outcome.finding.prop] += not outcome.confirmed
+            if not quiet:
+                self.tell(str(outcome))
 
-    def _shrunk(self, finding: Finding, case: Case) -> tuple[Case, Finding, tuple[int, ...]] | None:
-        """Return the smallest case that shows a finding, its finding, and the seeds.
-
-        When the budget is over, that is the smallest case so far.
-        """
-        fresh_boots = self.fresh_boots
-        settled = [(case, finding, fresh_boots.seeds)]
-
-        def violates(cases: Sequence[Case]) -> list[list[bool]]:
-            return fresh_boots.shows(finding, cases)
-
-        def settles(case: Case) -> bool:
-            result = fresh_boots.settle(finding, case)
-            settled.extend([] if result is None else [(case, *result)])
-            return result is not None
-
-        with suppress(BudgetOverError):
-            small = shrink(case, violates, self.goes_on, settles).case
-            return settled[-1] if settles(small) else None
-        return settled[-1]
-
-    def _fewest_loads(self, case: Case, finding: Finding) -> Case:
-        """Return the case with as few loads as show a finding about the whole boot.
-
-        Tries an idle machine (with one short task, which the driver needs), then halves.
-        """
-        if not case.loads:
-            return case
-        idle = case.only(Load(100, case.loads[0].parts[:1]))
-        if self.fresh_boots.shows(finding, [idle])[0][0]:
-            return idle
-        while len(case.loads) > 1:
-            middle = len(case.loads) // 2
-            halves = [case.only(*case.loads[middle:]), case.only(*case.loads[:middle])]
-            smaller = next((half for half in halves
-                            if self.fresh_boots.shows(finding, [half])[0][0]), None)  # fmt: skip
-            if smaller is None:
-                break
-            case = smaller
-        return case
-
-    def _is_found(self, prop: str) -> bool:
-        return prop in {violation.finding.prop for violation in self.hunt.violations}
+    @property
+    def _confirmed(self) -> frozenset[str]:
+        return frozenset(violation.finding.prop for violation in self.hunt.violations)
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)
@@ -355,43 +363,3 @@ def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:
         and finding.prop in aim.properties
         and finding.closeness >= _CLOSE
     ]
-
-
-def _clearest(suspected: Sequence[Finding], other: BootResult | None) -> list[Finding]:
-    """Return the findings to confirm, the clearest first, of at most PURSUED loads.
-
-    Findings that the reference kernel showed in the same boot, or came near, are left out. Of the
-    many differential ones only the clearest few are tried.
-    """
-    clear: list[tuple[float, Finding]] = []
-    for finding in suspected:
-        theirs = other.of(finding.prop, finding.load) if other is not None else None
-        if other is not None and theirs is None:
-            continue
-        beside = [theirs] if theirs is not None else []
-        if limit_between([finding], beside) is not None:
-            usual = finding.most if finding.suspect is None else finding.suspect
-            least = max([usual / 2, *(value.value for value in beside)]) or finding.value / 100
-            ratio = finding.value / least / (finding.apart if finding.differential else 1.0)
-            clear.append((finding.violated * 100 + ratio, finding))
-    ordered = [finding for _, finding in sorted(clear, key=lambda pair: -pair[0])]
-    limited = [finding for finding in ordered if not finding.differential]
-    differing = [finding for finding in ordered if finding.differential]
-    loads = dict.fromkeys(finding.load for finding in limited if finding.load is not None)
-    tried = {None, *list(loads)[:PURSUED]}
-    few = set(list(dict.fromkeys(finding.load for finding in differing))[:PURSUED_DIFFERING])
-    return [finding for finding in ordered
-            if finding.load in (few if finding.differential else tried)]  # fmt: skip
-
-
-def _groups(clear: Sequence[Finding]) -> list[list[Finding]]:
-    """Group the findings that share boots, violated invariants first: those are rarely chance.
-
-    A finding about the whole boot is tried alone.
-    """
-    alone = [[finding] for finding in clear if finding.load is None]
-    broken = [finding for finding in clear if finding.load is not None and finding.most <= 0]
-    above = [finding for finding in clear if finding.load is not None and finding.most > 0]
-    exceeded = [finding for finding in above if not finding.differential]
-    differing = [finding for finding in above if finding.differential]
-    return [*alone, *(some for some in (broken, exceeded, differing) if some)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from numalab.errors import UserError
+from numalab.hunt.compare.noise import least_ratio
 from numalab.hunt.finding import Finding
 from numalab.hunt.recording import LoadRecording
 from numalab.plugins import Registry, explain_fault
@@ -113,7 +114,7 @@ def register_property(
                 limit = observation.limit or usual
                 findings.append(
                     Finding(name, run.number, round(observation.value, 4), limit.most,
-                            observation.text, observation.weak, limit.suspect)
+                            observation.text, observation.weak, limit.suspect, least_ratio(name))
                 )  # fmt: skip
             return findings
 

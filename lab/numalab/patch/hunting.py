@@ -82,7 +82,9 @@ class PatchHunt:
         return HuntOutcome(case, machines, loads, self.crew.booted)
 
     def _hunt(self, seed: int, seconds: float) -> Hunt:
-        aim = Aim(seed, frozenset(absolute_property_names()), seconds, first_only=True)
+        aim = Aim(
+            seed, frozenset(absolute_property_names()), seconds, first_only=True, trends=False
+        )
         direction = self.direction() if self.direction is not None else None
         hunter = Hunter(aim, self.bench, self.crew, self.tell, self.baseline, direction)
         return hunter.run()

@@ -48,8 +48,7 @@ def hunted(case: Case, shown: Shown, reference: HuntBench | None, count: int = 1
     crew = cast(CaseWorkers, FakeWorkers(shown, count))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, reference)
-    for boot in hunter._boot_all([case]):
-        hunter._take(*boot)
+    hunter.round([case])
     return hunter
 
 
@@ -94,8 +93,7 @@ def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
         crew = cast(CaseWorkers, FakeWorkers(lambda bench, seed: (0.45, weak)))
         aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
         hunter = Hunter(aim, MINE, crew, lambda _: None)
-        ((judged, result, other),) = hunter._boot_all([case])
-        return len(hunter._take(judged, result, other))
+        return len(hunter.round([case]))
 
     assert (near(weak=False), near(weak=True)) == (1, 0)
 
@@ -129,7 +127,7 @@ def test_a_value_within_the_limit_counts_only_if_the_reference_kernel_is_far_fro
     assert violation.finding.value == 0.3
     assert violation.finding.most == 0.2, "half way between the two kernels"
     assert violation.seeds == (2, 3, 4)
-    assert violation.boots == 8, "four seeds on each kernel"
+    assert violation.boots == 10, "five seeds on each kernel"
 
 
 def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
@@ -253,8 +251,7 @@ def differing(case: Case, value: Callable[[HuntBench, int, int], float]) -> Hunt
     crew = cast(CaseWorkers, Differing(lambda *_: (0.0, False)))
     aim = Aim(seed=1, properties=frozenset({DIFFERS.prop}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
-    for boot in hunter._boot_all([case]):
-        hunter._take(*boot)
+    hunter.round([case])
     return hunter
 
 
@@ -280,18 +277,34 @@ def test_one_sample_that_is_not_apart_or_a_ratio_below_2_is_enough_to_drop_it(ca
     assert not hunter.hunt.suspicions, "no suspicion: not twice the value"
 
 
+def test_a_small_difference_counts_if_most_loads_and_all_samples_show_it(case: Case) -> None:
+    many = case.only(*case.loads * 20)
+
+    def trend(ratio: float) -> Hunter:
+        return differing(many, lambda bench, *_: ratio if bench == MINE else 1.0)
+
+    (violation,) = trend(1.25).hunt.violations
+    assert violation.finding.most == 1.125
+    assert not violation.finding.differential
+    assert "mean of 9 samples 1.25, with the reference kernel 1" in violation.finding.text
+    assert len(violation.case.loads) == 1
+    assert not trend(1.09).hunt.violations, "the ratio is too small"
+    few = case.only(*case.loads * 10)
+    hunter = differing(few, lambda bench, *_: 1.25 if bench == MINE else 1.0)
+    assert not hunter.hunt.suspicions, "ten loads are no trend"
+
+
 def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> None:
     class Ends(FakeWorkers):
         def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
-            if len(self.booted) >= 8:
+            if len(self.booted) >= 10:
                 raise BudgetOverError
             return super().boot(boots)
 
     crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
-    for boot in hunter._boot_all([case]):
-        hunter._take(*boot)
+    hunter.round([case])
     (violation,) = hunter.hunt.violations
     assert violation.case == violation.first == case
     assert violation.seeds == (2, 3, 4)
@@ -300,7 +313,7 @@ def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> No
 def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
     class Ends(FakeWorkers):
         def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
-            if len(self.booted) >= 4:
+            if len(self.booted) >= 6:
                 raise BudgetOverError
             return super().boot(boots)
 
@@ -308,8 +321,7 @@ def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
     with pytest.raises(BudgetOverError):
-        for boot in hunter._boot_all([case]):
-            hunter._take(*boot)
+        hunter.round([case])
     (outcome,) = hunter.hunt.suspicions
     assert str(outcome) == f"{PROP} in load 0 not tried to the end: the budget is over"
 

@@ -75,9 +75,8 @@ def closest(finding: Finding, other: BootResult | None) -> Closest:
     return Closest(finding.value, finding.most, None if theirs is None else theirs.value)
 
 
-def beside(finding: Finding, other: BootResult | None) -> str:
+def beside(finding: Finding, theirs: Finding | None) -> str:
     """Return a finding's sentence, and what the reference kernel's boot shows."""
-    theirs = other.of(finding.prop, finding.load) if other is not None else None
     if theirs is None:
         return finding.text
     if finding.differential:

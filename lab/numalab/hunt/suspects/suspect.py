@@ -1,0 +1,124 @@
+"""Suspects: findings of a round of cases to try again in fresh boots, the clearest first."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from numalab.hunt.case import Case
+from numalab.hunt.compare.noise import excess
+from numalab.hunt.compare.trend import Trends
+from numalab.hunt.finding import BootResult, Finding, limit_between
+
+_LOADS = 8  # of a round
+_LOADS_OF_MACHINE = 4
+_LOADS_AT_ONCE = 6
+_TRENDS = 3  # loads of a round that are tried because of trends
+_WORN = 0.2  # how much the score of a property falls with each suspicion that was not confirmed
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A finding to try again, the reference kernel's in the same boot, and a score.
+
+    The score is the excess above the reference kernel in units of the noise; without a reference
+    kernel it is the closeness. A `trend` shows in many loads, each of which differs by little.
+    """
+
+    case: Case
+    finding: Finding
+    theirs: Finding | None
+    score: float
+    trend: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it violates an invariant, or is about a whole boot: it is rarely chance."""
+        return self.finding.most <= 0 or self.finding.load is None
+
+
+def suspects_of(
+    case: Case, suspected: Sequence[Finding], other: BootResult | None
+) -> list[Suspect]:
+    """Return the suspected findings that the reference kernel does not show in the same boot.
+
+    They differ by more than the noise, or violate an invariant.
+    """
+    suspects = []
+    for finding in suspected:
+        if other is None:
+            suspects.append(Suspect(case, finding, None, finding.closeness))
+            continue
+        theirs = other.of(finding.prop, finding.load)
+        if theirs is None or limit_between([finding], [theirs]) is None:
+            continue
+        suspect = Suspect(case, finding, theirs, excess(finding, theirs))
+        if suspect.is_sure or suspect.score >= 1:
+            suspects.append(suspect)
+    return suspects
+
+
+def at_once(suspects: Sequence[Suspect], *, everything: bool) -> list[list[Suspect]]:
+    """Return the suspects of a case to confirm before others, those that share boots together.
+
+    These are violated invariants, and findings about the whole boot, each alone; with `everything`
+    the clearest of the others, too.
+    """
+    alone = [[item] for item in suspects if item.finding.load is None]
+    of_loads = [item for item in suspects if item.finding.load is not None]
+    groups = [[item for item in of_loads if item.is_sure]]
+    if everything:
+        groups.append([item for item in of_loads if not item.is_sure])
+    return [*alone, *(_few_loads(group) for group in groups if group)]
+
+
+def _few_loads(group: Sequence[Suspect]) -> list[Suspect]:
+    ordered = sorted(group, key=lambda item: -item.score)
+    loads = list(dict.fromkeys(item.finding.load for item in ordered))[:_LOADS_AT_ONCE]
+    return [item for item in ordered if item.finding.load in loads]
+
+
+def chosen(
+    suspects: Sequence[Suspect],
+    trends: Trends,
+    properties: Collection[str],
+    failed: Mapping[str, int],
+    tried: set[tuple[str, Finding]],
+) -> list[list[Suspect]]:
+    """Return the suspects of a round to try, those of a machine together, the clearest first.
+
+    `failed` counts the suspicions of each property that fresh boots did not confirm. Loads with a
+    trend come from all rounds; those that were `tried` are left out, and the chosen ones are added.
+    """
+    ordered = sorted(
+        (item for item in suspects if not item.is_sure),
+        key=lambda item: -item.score / (1 + _WORN * failed.get(item.finding.prop, 0)),
+    )
+    groups: dict[str, list[Suspect]] = {}
+    for item in ordered:
+        _add(groups, item, tried, _LOADS)
+    more = sum(map(len, map(_loads, groups.values()))) + _TRENDS
+    strong = sorted(trends.strong(properties), key=lambda pair: (-pair[0], -pair[1].excess))
+    for strength, pair in strong:
+        item = Suspect(pair.case, pair.finding, pair.theirs, strength, trend=True)
+        _add(groups, item, tried, more)
+    return list(groups.values())
+
+
+def _add(
+    groups: dict[str, list[Suspect]], item: Suspect, tried: set[tuple[str, Finding]], most: int
+) -> None:
+    """Add a suspect if there is room for its load, and it was not tried."""
+    key = item.case.text
+    if (key, item.finding) in tried:
+        return
+    group = groups.get(key, [])
+    if item.finding.load not in _loads(group):
+        if len(_loads(group)) >= _LOADS_OF_MACHINE:
+            return
+        if sum(len(_loads(other)) for other in groups.values()) >= most:
+            return
+    groups.setdefault(key, []).append(item)
+    tried.add((key, item.finding))
+
+
+def _loads(group: Sequence[Suspect]) -> set[int | None]:
+    return {item.finding.load for item in group}
