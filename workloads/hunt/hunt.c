@@ -50,6 +50,7 @@ struct told {
 
 static struct shared {
 	volatile int resting, stop, woken; /* how many wakees have their start mask */
+	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
 	pthread_mutex_t lock;
 	volatile int wakes[MOST_PROCESSES]; /* futexes, one for each wakee */
 	struct told tasks[MOST_TASKS];
@@ -329,8 +330,10 @@ static void run_task(struct part *part, int place, int number, int task, const i
 static void set_attributes(pid_t pid, const struct attributes *attributes)
 {
 	/* Only what was asked for: older kernels refuse a slice of 0. */
-	if (syscall(SYS_sched_setattr, pid, attributes, 0))
+	if (syscall(SYS_sched_setattr, pid, attributes, 0)) {
 		printf("policy %s refused: %s\n", policies[attributes->policy], strerror(errno));
+		__atomic_add_fetch(&shared->refused, 1, __ATOMIC_SEQ_CST);
+	}
 }
 
 static void begin_task(struct part *part)
@@ -444,12 +447,14 @@ static void for_threads(int number, void (*change)(pid_t, const void *), const v
 
 static void bind_thread(pid_t pid, const void *cpus)
 {
-	sched_setaffinity(pid, sizeof(cpu_set_t), cpus);
+	if (sched_setaffinity(pid, sizeof(cpu_set_t), cpus) && errno != ESRCH)
+		__atomic_add_fetch(&shared->refused, 1, __ATOMIC_SEQ_CST);
 }
 
 static void renice_thread(pid_t pid, const void *nice)
 {
-	setpriority(PRIO_PROCESS, pid, *(const long *)nice);
+	if (setpriority(PRIO_PROCESS, pid, *(const long *)nice) && errno != ESRCH)
+		__atomic_add_fetch(&shared->refused, 1, __ATOMIC_SEQ_CST);
 }
 
 static void reclass_thread(pid_t pid, const void *attributes)
@@ -483,6 +488,7 @@ static void counters(int load, const char *when)
 		    !strncmp(line, "numa_hint_faults_local ", 23))
 			printf("load %d %s %s\n", load, when, line);
 	printf("load %d %s pages_touched %lu\n", load, when, touched);
+	printf("load %d %s refused %d\n", load, when, shared->refused);
 }
 
 static int by_time(const void *a, const void *b)

@@ -29,7 +29,15 @@ from numalab.hunt.compare.facts import (
 from numalab.hunt.compare.kernel_memory import open_kernel_memory
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load import render_loads
-from numalab.hunt.property import DOMAINS, LOST, SCHEDULER, SPLAT, judge_load, property_names
+from numalab.hunt.property import (
+    DOMAINS,
+    DRIVER,
+    LOST,
+    SCHEDULER,
+    SPLAT,
+    judge_load,
+    property_names,
+)
 from numalab.hunt.recording import LoadRecording, read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
@@ -216,7 +224,8 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
     if outcome.status != 0:
         errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
-        raise HostError(f"the driver ended with {outcome.status}: {errors[-300:]}")
+        text = f"the driver ended with {outcome.status}: {errors[-300:]}"
+        return BootResult((Finding(DRIVER, None, 1.0, 0.0, text, weak=True),), 0.0)
     guest_view = with_facts(read_guest_view(directory), facts)
     differences = check_topology(
         case.machine, bench.kernel, guest_view, reserved_mib=ended.reserved_mib, allow=True
@@ -224,7 +233,8 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     differences += differing_levels(predicted(case.machine, bench.kernel, guest_view), facts)
     facts += facts_of_guest(guest_view, guest_text_if_any(directory.sched_domains))
     alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
-    findings = [alive, _domains(differences), _splat(outcome, directory, differences)]
+    driven = Finding(DRIVER, None, 0.0, 0.0, "the driver came to its end", weak=True)
+    findings = [alive, driven, _domains(differences), _splat(outcome, directory, differences)]
     findings += [scheduler] if scheduler is not None else []
     decode_trace(directory.trace, case.machine, directory.events)
     events = _read_events(directory)

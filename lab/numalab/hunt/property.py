@@ -16,10 +16,11 @@ from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
-SCHEDULER = "scheduler"
+SCHEDULER, DRIVER = "scheduler", "load-driver"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",
     SPLAT: "the kernel warns of nothing",
+    DRIVER: "the loads start and end: no system call of their driver fails",
     DOMAINS: "sched domains and groups are as predicted, also after loads",
     SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",

@@ -14,7 +14,7 @@ from numalab.hunt import boot_case as module
 from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult
-from numalab.hunt.property import DOMAINS, LOST, SCHEDULER, SPLAT
+from numalab.hunt.property import DOMAINS, DRIVER, LOST, SCHEDULER, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.differences import Difference, MachinePart
@@ -94,7 +94,7 @@ def values(result: BootResult) -> dict[str, float]:
 
 def test_a_guest_that_ends_well_violates_nothing(boots: Callable[..., BootResult]) -> None:
     result = boots(lambda _: ended())
-    assert values(result) == {LOST: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
+    assert values(result) == {LOST: 0.0, DRIVER: 0.0, DOMAINS: 0.0, SPLAT: 0.0}
     assert not result.error
 
 
@@ -107,7 +107,7 @@ def test_domains_and_warnings_are_counted_apart(boots: Callable[..., BootResult]
         return ended(0, "BUG: unable to handle", "something else")
 
     result = boots(noisy, DIFFERENT)
-    assert values(result) == {LOST: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
+    assert values(result) == {LOST: 0.0, DRIVER: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
     texts = {finding.prop: finding.text for finding in result.findings}
     assert texts[DOMAINS] == "CPU 0, sched domains: expected MC, found none"
     assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
@@ -134,13 +134,17 @@ def test_what_the_host_took_away_is_no_verdict(boots: Callable[..., BootResult])
     assert not result.findings and result.error == "no memory"
 
 
-def test_a_driver_that_fails_is_no_verdict(boots: Callable[..., BootResult]) -> None:
+def test_a_driver_that_fails_counts_beside_a_reference_kernel_only(
+    boots: Callable[..., BootResult],
+) -> None:
     def boot(run_dir: RunDir) -> SimpleNamespace:
         run_dir.stderr.write_text("hunt: no cpuset")
         return ended(1)
 
     result = boots(boot)
-    assert not result.findings and result.error == "the driver ended with 1: hunt: no cpuset"
+    assert values(result) == {DRIVER: 1.0}
+    (finding,) = result.findings
+    assert finding.weak and finding.text == "the driver ended with 1: hunt: no cpuset"
 
 
 def test_a_busy_host_is_waited_for(boots: Callable[..., BootResult]) -> None:

@@ -44,6 +44,12 @@ def test_time_and_cpus(hogs: LoadRecording) -> None:
     assert text_of(hogs, "more-idle-beside-waiting") == "idle-beside-waiting: 50 %"
 
 
+def test_settings_that_the_kernel_refuses_are_counted(hogs: LoadRecording) -> None:
+    run = replace(hogs, counters={"begin": {"refused": 0}, "end": {"refused": 2}})
+    assert text_of(run, "more-refused-settings") == "refused-settings: 2 calls"
+    assert judge_load(hogs, {"more-refused-settings"}) == ((), {}), "an older driver"
+
+
 def test_moves_are_counted_within_and_between_nodes() -> None:
     rows = [(11, "hog0.0", cpu, 100 * n, 100 * n + 100) for n, cpu in enumerate((0, 1, 2, 0, 0))]
     run = recording("time ms=1000;hog n=1 cpus=0-3", rows)

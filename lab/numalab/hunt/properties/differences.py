@@ -171,3 +171,10 @@ def on_wakers_cpu(run: LoadRecording) -> float | None:
 def on_wakers_node(run: LoadRecording) -> float | None:
     """The share of wake-ups of wakees on the node where their waker runs."""
     return _beside_waker(run, nodes=True)
+
+
+@register_difference(Quantity("refused-settings", "calls", 0.5, ("more",)))
+def refused(run: LoadRecording) -> float | None:
+    """Policies, masks and nice levels that the kernel refuses to set."""
+    value = run.counters.get("end", {}).get("refused")
+    return None if value is None else float(value)
