@@ -96,6 +96,8 @@ def load_kinds(load: Load) -> set[str]:
         "a mask that changes": any(part.later for part in parts),
         "nice levels": any(part.nice for part in parts),
         "real-time tasks": any(part.is_real_time for part in parts),
+        "deadline tasks": any(part.policy == "deadline" for part in parts),
+        "quotas": any(load.has_quota(part) for part in parts),
         "policy batch or idle": any(part.policy in ("batch", "idle") for part in parts),
         "cgroups": bool(load.groups),
         "changes": bool(load.changes),

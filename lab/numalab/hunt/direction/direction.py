@@ -23,6 +23,7 @@ from numalab.topology.topology import Topology
 _PLAIN, _HINTED = 0.3, 0.2
 _MACHINES = 6  # drawn for each case by the hints
 _SMT = 0.25
+_POOL = 5  # times that each family of loads is drawn for a case
 _UNREACHED = 3.0  # the power of the weights until a changed line has run
 _KINDS = ("loads", "machine", "combined")  # of variations
 
@@ -105,8 +106,8 @@ class HuntDirection:
         """Return a case with these loads and new ones by the hints, those with hotplug last."""
         power = self._power
         chosen = list(dict.fromkeys(loads))[:most]
-        pool = [*draw_loads(rng, machine, 2 * LOADS), *draw_loads(rng, machine, 2 * LOADS)]
-        pool = [load for load in dict.fromkeys(pool) if load not in chosen]
+        drawn = [load for _ in range(_POOL) for load in draw_loads(rng, machine, 2 * LOADS)]
+        pool = [load for load in dict.fromkeys(drawn) if load not in chosen]
         while pool and len(chosen) < most:
             weights = [self.bias.of_load(machine, load) ** power for load in pool]
             place = rng.choices(range(len(pool)), weights)[0]

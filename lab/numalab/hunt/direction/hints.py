@@ -18,6 +18,7 @@ from numalab.topology.topology import Topology
 FAR, MASKS = "three distances or more", "masks of some CPUs"
 _FAR = 3
 _CALLERS = 2  # levels of callers
+_POWERS = (1.6, 1.0, 0.5)  # of changed functions and files, changed lines, and code around them
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,19 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"smt|core_idle|idle_core|cpu_core|thread_", machines={"SMT": 4}),
     Hint(r"group_weight|group_capacity|span_weight|group_has_capacity|imb",
          machines={"uneven nodes": 2}),
-    Hint(r"numa|scan_|preferred|fault|mpol|migrate_pages?",
+    Hint(r"numa|scan_|preferred|fault|mpol|locality|migrate_pages?",
          loads={"memory": 3, "threads that share memory": 2, "memory that rests": 2}),
     Hint(r"fork|wake_up_new|find_idlest|find_dst|child", loads={"forker": 4}),
     Hint(r"ttwu|wake|select_idle|available_idle|select_task_rq",
          loads={"waker": 3, "sleeper": 2, "wakees with masks of their own": 2}),
     Hint(r"cfs_b|throttle|bandwidth|quota|task_group|(^|_)tg(_|$)|cgroup",
          loads={"cgroups": 4}),
+    Hint(r"cfs_b|throttle|bandwidth|quota|slack|refill", loads={"quotas": 4}),
     Hint(r"sched_idle|SCHED_IDLE|idle_policy|BATCH", loads={"policy batch or idle": 4}),
     Hint(r"(^|_)pi(_|$)|rt_mutex|boost|prio_changed|setprio", loads={"locker": 4}),
-    Hint(r"(^|_)(rt|dl)(_|$)|pushable|PRIO", loads={"real-time tasks": 4}),
+    Hint(r"(^|_)(rt|dl)(_|$)|^rt\.c|^cpupri|pushable|PRIO", loads={"real-time tasks": 4}),
+    Hint(r"(^|_)dl(_|$)|^deadline\.c|^cpudeadline|^cpudl", loads={"deadline tasks": 4}),
+    Hint(r"place_entity|vlag|(^|_)lag", loads={"sleeper": 3, "waker": 2}),
     Hint(r"nice|(^|_)weight|vruntime|slice|vlag|vdeadline|prio_to", loads={"nice levels": 4}),
     Hint(r"newidle|nohz|idle_balance|next_balance|avg_idle", loads={"sleeper": 3}),
 )  # fmt: skip
@@ -88,27 +92,36 @@ def load_traits(machine: Topology, load: Load) -> frozenset[str]:
 def bias_of(changes: Iterable[FileChange], sources: Sequence[str] = ()) -> Bias:
     """Return the weights for a patch; `sources` are the texts in which callers are looked up.
 
-    Identifiers on changed lines have the full weight. Others of the changed functions, and the
-    names of functions that call these, directly or through another one, have its root.
+    The names of changed functions and files have more than the full weight, identifiers on changed
+    lines have it. Others of the changed functions, and the names of functions that call these,
+    directly or through another one, have its root.
     """
     changed, around, functions = set[str](), set[str](), set[str]()
+    files = set[str]()
     for change in changes:
+        files.add((change.new or change.old or "").rpartition("/")[2])
         for part in change.changes:
             changed |= _identifiers(line.text for line in (*part.removed, *part.added))
             for text, number in ((change.before, part.old_start), (change.after, part.new_start)):
                 lines = text.split("\n")
                 around |= _identifiers(lines[at - 1] for at in function_lines(text, number))
                 functions |= {enclosing_function(text, number)} - {""}
+    subjects = functions | files
     for _ in range(_CALLERS):
         functions |= set(_callers(functions, sources))
     around |= functions
     machines, loads = dict[str, float](), dict[str, float]()
     for hint in HINTS:
-        power = 1.0 if _names(hint, changed) else 0.5 if _names(hint, around) else 0.0
+        power = _power(hint, subjects, changed, around)
         for weights, own in ((machines, hint.machines), (loads, hint.loads)):
             for name, weight in own.items():
                 weights[name] = max(weights.get(name, 1.0), weight**power)
     return Bias(*({name: w for name, w in some.items() if w > 1} for some in (machines, loads)))
+
+
+def _power(hint: Hint, *words: Iterable[str]) -> float:
+    """Return the power of a hint's weights for the first group of words that it names; else 0."""
+    return next((p for p, some in zip(_POWERS, words, strict=True) if _names(hint, some)), 0.0)
 
 
 def _callers(functions: Iterable[str], sources: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What a patch reads decides what is drawn more often."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,19 @@ def test_changed_lines_have_the_full_weight_and_the_rest_of_the_function_its_roo
     bias = bias_of([change("idle_core(cpu)")])
     assert bias.machines == {"SMT": 4, FAR: pytest.approx(3**0.5)}
     assert bias.loads == {}
+
+
+def test_names_of_changed_functions_and_files_have_more_than_the_full_weight() -> None:
+    in_function = replace(
+        change("cpu"), before=TEXT.replace("decide", "task_numa_find_cpu") % "1",
+        after=TEXT.replace("decide", "task_numa_find_cpu") % "cpu",
+    )  # fmt: skip
+    assert bias_of([in_function]).loads["memory"] > 3
+    assert bias_of([replace(change("1"), new="kernel/sched/cpupri.c")]).loads == {
+        "real-time tasks": pytest.approx(4**1.6)
+    }
+    deadline = bias_of([replace(change("1"), new="kernel/sched/deadline.c")]).loads
+    assert deadline["deadline tasks"] > 4
 
 
 def test_callers_of_a_changed_function_count_through_another_function() -> None:
