@@ -42,6 +42,7 @@ def test_time_and_cpus(hogs: LoadRecording) -> None:
     assert text_of(hogs, "more-cpus-used") == "cpus-used: 1 CPUs"
     assert text_of(hogs, "more-spread-of-equal-tasks") == "spread-of-equal-tasks: 33.33 %"
     assert text_of(hogs, "more-idle-beside-waiting") == "idle-beside-waiting: 50 %"
+    assert text_of(hogs, "less-least-run-time") == "least-run-time: 500 ms a second when ready"
 
 
 def test_settings_that_the_kernel_refuses_are_counted(hogs: LoadRecording) -> None:

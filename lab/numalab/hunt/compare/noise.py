@@ -48,6 +48,7 @@ NOISE: Mapping[str, Noise] = {
     "group-shares": Noise(0.0, 1.15),
 }
 _USUAL_RATIO = 3.0
+_LEAST_RATIO, _OF_MEANS = 1.1, 0.6
 
 
 def noise_of(finding: Finding) -> Noise:
@@ -59,11 +60,15 @@ def noise_of(finding: Finding) -> Noise:
 
 
 def least_ratio(prop: str) -> float:
-    """Return the smallest ratio to the reference kernel that counts, for a property with a limit.
+    """Return the smallest ratio of means to the reference kernel's that counts.
 
-    It is below APART where the noise is.
+    It is below APART for a property with a limit and with little noise: the means are of nine
+    samples each.
     """
-    return min(APART, NOISE[prop].ratio) if prop in NOISE else APART
+    noise = NOISE.get(prop, Noise(0.0, _USUAL_RATIO))
+    if noise.floor:
+        return APART
+    return min(APART, max(_LEAST_RATIO, math.pow(noise.ratio, _OF_MEANS)))
 
 
 def excess(mine: Finding, theirs: Finding) -> float:

@@ -29,7 +29,7 @@ def _balancing(run: LoadRecording, *names: str) -> float | None:
     return None if run.load.hotplug or run.load.cpuset else _grown(run, *names)
 
 
-@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0, apart=1.5))
+@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0, apart=1.6))
 def balancing_lowest(run: LoadRecording) -> float | None:
     """Attempts to balance the lowest domain of a CPU, busy or idle."""
     return _balancing(run, "lb_attempts_0")
@@ -41,7 +41,7 @@ def balancing_higher(run: LoadRecording) -> float | None:
     return _balancing(run, *(f"lb_attempts_{level}" for level in range(1, _DEEPEST + 1)))
 
 
-@register_difference(Quantity("newly-idle-balancing", "a second", 60.0))
+@register_difference(Quantity("newly-idle-balancing", "a second", 60.0, apart=1.7))
 def newly_idle(run: LoadRecording) -> float | None:
     """Attempts to balance a domain of a CPU that becomes idle."""
     return _balancing(run, "lb_newidle")
@@ -53,19 +53,19 @@ def failed(run: LoadRecording) -> float | None:
     return _balancing(run, "lb_failed")
 
 
-@register_difference(Quantity("pulled-tasks", "a second", 15.0))
+@register_difference(Quantity("pulled-tasks", "a second", 15.0, apart=1.9))
 def pulled(run: LoadRecording) -> float | None:
     """Tasks that load balancing pulled."""
     return _balancing(run, "lb_pulled")
 
 
-@register_difference(Quantity("active-balancing", "a second", 10.0, apart=1.5))
+@register_difference(Quantity("active-balancing", "a second", 10.0, apart=1.4))
 def active(run: LoadRecording) -> float | None:
     """Attempts to move a running task."""
     return _balancing(run, "lb_active")
 
 
-@register_difference(Quantity("affine-wake-ups", "a second", 50.0, apart=1.5))
+@register_difference(Quantity("affine-wake-ups", "a second", 50.0, apart=1.3))
 def affine(run: LoadRecording) -> float | None:
     """Wake-ups that wake_affine() moved to the CPU of the waker."""
     return _balancing(run, "wake_affine")
@@ -83,10 +83,18 @@ def scans(run: LoadRecording) -> float | None:
     return _for_user(run, "numa_pte_updates")
 
 
-@register_difference(Quantity("numa-faults", "a second and memory user", 100.0))
+@register_difference(Quantity("numa-faults", "a second and memory user", 100.0, apart=1.6))
 def faults(run: LoadRecording) -> float | None:
     """NUMA hinting faults."""
     return _for_user(run, "numa_hint_faults")
+
+
+@register_difference(Quantity("numa-task-moves", "a second and memory user", 0.5, apart=1.8))
+def task_moves(run: LoadRecording) -> float | None:
+    """Moves and swaps of tasks by NUMA balancing."""
+    moved = run.events("sched_move_numa").height + run.events("sched_swap_numa").height
+    users, seconds = run.memory_users, run.window.length_ns / 1e9
+    return moved / seconds / users if users and seconds else None
 
 
 @register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0))
@@ -95,7 +103,7 @@ def pages_moved(run: LoadRecording) -> float | None:
     return _for_user(run, "numa_pages_migrated")
 
 
-@register_difference(Quantity("local-numa-faults", "%", 10.0))
+@register_difference(Quantity("local-numa-faults", "%", 25.0))
 def local_faults(run: LoadRecording) -> float | None:
     """The share of NUMA hinting faults on memory of the node where the task runs."""
     every, local = _grown(run, "numa_hint_faults"), _grown(run, "numa_hint_faults_local")
@@ -104,19 +112,19 @@ def local_faults(run: LoadRecording) -> float | None:
     return 100.0 * local / every
 
 
-@register_difference(Quantity("memory-work", "pages a second and memory user", 2000.0, apart=1.25))
+@register_difference(Quantity("memory-work", "pages a second and memory user", 2000.0, apart=1.12))
 def work(run: LoadRecording) -> float | None:
     """Pages that memory users touched."""
     return _for_user(run, "pages_touched")
 
 
-@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.25))
+@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.2))
 def reschedule(run: LoadRecording) -> float | None:
     """Interrupts to another CPU to reschedule."""
     return _grown(run, "irq_reschedule")
 
 
-@register_difference(Quantity("function-call-interrupts", "a second", 100.0, apart=1.25))
+@register_difference(Quantity("function-call-interrupts", "a second", 100.0, apart=1.3))
 def calls(run: LoadRecording) -> float | None:
     """Interrupts to another CPU to call a function, such as to wake a task or to balance."""
     return _grown(run, "irq_call")
