@@ -122,6 +122,8 @@ def test_small_differences_in_most_loads_are_a_trend(case: Case) -> None:
     (group,) = chosen([], trends, {"more-switches"}, {}, set())
     assert 1 <= len(group) <= 3
     assert all(item.trend for item in group)
+    assert not chosen([], trends, {"more-switches"}, {"more-switches": 5}, set())
+    assert with_trend(case, [1.03] * 100).strength("more-switches") == 0, "too little"
     assert with_trend(case, [1.2] * 11).strength("more-switches") == 0, "too few loads"
     assert not with_trend(case, [30.0] * 2 + [0.9, 1.1] * 20).strong({"more-switches"})
 

@@ -8,7 +8,7 @@ conditions", JASA 1969).
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from numalab.hunt.case import Case
@@ -17,6 +17,7 @@ from numalab.hunt.finding import BootResult, Finding
 
 _STRONG = 4.2  # 0.015 % for each property by the bound
 _FEWEST = 12  # loads
+_IGNORED = 0.1  # of each excess: what a few more instructions change in every load
 _LEAST = 0.25  # of the excess of a load that is tried
 _KEPT = 6  # loads of a property with the largest excess
 
@@ -65,7 +66,8 @@ class Trends:
     def add(self, pair: Compared) -> None:
         """Add a load. Its excess counts as at most 1, so that no load decides alone."""
         sums = self.sums.setdefault(pair.finding.prop, _Sums())
-        clipped = max(-1.0, min(1.0, pair.excess))
+        size = min(1.0, max(0.0, abs(pair.excess) - _IGNORED))
+        clipped = math.copysign(size, pair.excess)
         sums.count += 1
         sums.total += clipped
         sums.squares += clipped**2
@@ -81,11 +83,16 @@ class Trends:
             return 0.0
         return sums.total / math.sqrt(sums.squares)
 
-    def strong(self, properties: Collection[str]) -> list[tuple[float, Compared]]:
-        """Return the clearest loads of the properties with a strong trend, with its strength."""
+    def strong(
+        self, properties: Collection[str], worn: Callable[[str], float] = lambda _: 1.0
+    ) -> list[tuple[float, Compared]]:
+        """Return the clearest loads of the properties with a strong trend, with its strength.
+
+        The strength is divided by `worn` of the property.
+        """
         return [
             (strength, pair)
             for prop, sums in self.sums.items()
-            if prop in properties and (strength := self.strength(prop)) >= _STRONG
+            if prop in properties and (strength := self.strength(prop) / worn(prop)) >= _STRONG
             for pair in sums.clearest
         ]

@@ -88,15 +88,19 @@ def chosen(
     `failed` counts the suspicions of each property that fresh boots did not confirm. Loads with a
     trend come from all rounds; those that were `tried` are left out, and the chosen ones are added.
     """
+
+    def worn(prop: str) -> float:
+        return 1 + _WORN * failed.get(prop, 0)
+
     ordered = sorted(
         (item for item in suspects if not item.is_sure),
-        key=lambda item: -item.score / (1 + _WORN * failed.get(item.finding.prop, 0)),
+        key=lambda item: -item.score / worn(item.finding.prop),
     )
     groups: dict[str, list[Suspect]] = {}
     for item in ordered:
         _add(groups, item, tried, _LOADS)
     more = sum(map(len, map(_loads, groups.values()))) + _TRENDS
-    strong = sorted(trends.strong(properties), key=lambda pair: (-pair[0], -pair[1].excess))
+    strong = sorted(trends.strong(properties, worn), key=lambda pair: (-pair[0], -pair[1].excess))
     for strength, pair in strong:
         item = Suspect(pair.case, pair.finding, pair.theirs, strength, trend=True)
         _add(groups, item, tried, more)
