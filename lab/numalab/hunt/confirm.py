@@ -166,6 +166,22 @@ class Confirmed:
         return replace(finding, most=most, text=text, suspect=None, differential=False)
 
 
+def in_context(case: Case, loads: Collection[int], times: int = 1) -> list[int]:
+    """Return an order of loads in which each runs `times` times, after the load before it.
+
+    What a load shows may depend on where the tasks of the load before ran. Loads with hotplug come
+    last, because they may affect later loads.
+    """
+    order: list[int] = []
+    for hotplug in (False, True):
+        for _ in range(times):
+            for n in sorted(loads):
+                if bool(case.loads[n].hotplug) is hotplug:
+                    before = [] if n == 0 or order[-1:] == [n - 1] else [n - 1]
+                    order += [*before, n]
+    return order
+
+
 @dataclass(frozen=True)
 class FreshBoots:
     """Boots cases with other seeds than the hunt's `seed`, also on the reference kernel."""
@@ -244,8 +260,7 @@ class FreshBoots:
     ) -> None:
         """Boot the loads of the open findings on each kernel, and add the samples."""
         wanted = {finding.load for finding in open_samples if finding.load is not None}
-        order = [n for n in sorted(wanted, key=lambda n: (bool(case.loads[n].hotplug), n))
-                 for _ in range(REPEATED)]  # fmt: skip
+        order = in_context(case, wanted, REPEATED)
         # A finding about the whole boot needs all loads of the case.
         again = case.only(*(case.loads[n] for n in order)) if order else case
         boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
@@ -254,6 +269,7 @@ class FreshBoots:
         for (_, bench, _), result in zip(boots, results, strict=True):
             for finding, samples in open_samples.items():
                 places: list[int | None] = [p for p, n in enumerate(order) if n == finding.load]
+                places = places[-REPEATED:]  # it may also be the load before another one
                 samples.take(result, finding.prop, places or [None], mine=bench is self.bench)
 
     def shows(self, finding: Finding, cases: Sequence[Case]) -> list[list[bool]]:

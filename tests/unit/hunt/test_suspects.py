@@ -11,6 +11,7 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import NOISE, excess, least_ratio, noise_of
 from numalab.hunt.compare.trend import Compared, Trends, compared
+from numalab.hunt.confirm import in_context
 from numalab.hunt.finding import APART, BootResult, Finding
 from numalab.hunt.property import PROPERTIES
 from numalab.hunt.suspects.screen import screen
@@ -154,16 +155,17 @@ def of_loads(case: Case, *loads: int) -> list[Suspect]:
 
 
 def test_the_reference_kernel_boots_only_for_what_the_kernel_shows_again(case: Case) -> None:
-    crew = Boots(lambda bench, n: 280.0 if bench == MINE and n == 1 else 100.0)
+    crew = Boots(lambda bench, n: 280.0 if bench == MINE and n in (2, 4) else 100.0)
     workers = cast(CaseWorkers, crew)
     screened = screen(workers, MINE, THEIRS, 1, [of_loads(case, 0, 5), of_loads(case, 3)])
     assert [[item.finding.load for item in group] for group in screened.left] == [[5]]
-    assert crew.booted == [(MINE, 2), (MINE, 1), (THEIRS, 1)]
+    assert crew.booted == [(MINE, 3), (MINE, 2), (THEIRS, 2)], "with the load before each"
     assert {item.finding.load for item in screened.dropped} == {0, 3}
     assert all(item.samples == 1 and not item.confirmed for item in screened.dropped)
 
 
 def test_what_the_reference_kernel_shows_as_well_is_dropped(case: Case) -> None:
+    assert in_context(case, {0, 1, 5}, 2) == [0, 1, 4, 5, 0, 1, 4, 5]
     crew = Boots(lambda bench, n: 280.0)
     screened = screen(cast(CaseWorkers, crew), MINE, THEIRS, 1, [of_loads(case, 0)])
     assert not screened.left

@@ -92,9 +92,11 @@ def faults(run: LoadRecording) -> float | None:
 @register_difference(Quantity("numa-task-moves", "a second and memory user", 0.5, apart=1.8))
 def task_moves(run: LoadRecording) -> float | None:
     """Moves and swaps of tasks by NUMA balancing."""
-    moved = run.events("sched_move_numa").height + run.events("sched_swap_numa").height
     users, seconds = run.memory_users, run.window.length_ns / 1e9
-    return moved / seconds / users if users and seconds else None
+    if not users or not seconds:
+        return None
+    moved = run.events("sched_move_numa", "sched_swap_numa").height
+    return moved / seconds / users
 
 
 @register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0))

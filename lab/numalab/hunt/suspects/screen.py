@@ -7,13 +7,14 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import excess
 from numalab.hunt.compare.outcomes import Suspicion, suspicion
+from numalab.hunt.confirm import in_context
 from numalab.hunt.finding import Finding
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, CaseWorkers
 
-# The smallest excess in the new boots. Half of that at which a value is suspected rejects 19 of 20
-# suspicions of equal kernels; a trend has only to go the same way.
-_LEAST, _LEAST_OF_TREND = 0.5, 0.05
+# The smallest excess in the new boots: less than that at which a value is suspected, since the
+# clearest of many values are clearer than the next ones. A trend has only to go the same way.
+_LEAST, _LEAST_OF_TREND = 0.6, 0.05
 _SEED = 40  # above the hunt's seed: the boots that confirm have others
 
 
@@ -34,8 +35,9 @@ def screen(
 ) -> Screened:
     """Boot the suspects of each machine once more, and return those that show it again.
 
-    The loads of a machine run once in one boot. The kernel boots first and is compared with the
-    reference kernel's earlier boot, so that the reference kernel boots for few of them.
+    The loads of a machine run in one boot, each after the load before it. The kernel boots first
+    and is compared with the reference kernel's earlier boot, so that the reference kernel boots for
+    few of them.
     """
     dropped: list[Suspicion] = []
     new: dict[Suspect, Finding] = {}
@@ -46,7 +48,8 @@ def screen(
         for place, result in enumerate(workers.boot(boots)):
             kept = []
             for suspect in left[place]:
-                value = result.of(suspect.finding.prop, _loads(left[place]).index(_load(suspect)))
+                at = len(order := _order(left[place])) - 1 - order[::-1].index(_load(suspect))
+                value = result.of(suspect.finding.prop, at)
                 if side is bench:
                     pair = value, suspect.theirs
                     new.update({suspect: value} if value is not None else {})
@@ -71,12 +74,10 @@ def _load(suspect: Suspect) -> int:
     return suspect.finding.load
 
 
-def _loads(group: Sequence[Suspect]) -> list[int]:
-    """Return the loads of the suspects of a machine in their order, those with hotplug last."""
-    loads = group[0].case.loads
-    return sorted({_load(item) for item in group}, key=lambda n: (bool(loads[n].hotplug), n))
+def _order(group: Sequence[Suspect]) -> list[int]:
+    return in_context(group[0].case, {_load(item) for item in group})
 
 
 def _case(group: Sequence[Suspect]) -> Case:
     case = group[0].case
-    return case.only(*(case.loads[n] for n in _loads(group)))
+    return case.only(*(case.loads[n] for n in _order(group)))

@@ -1,0 +1,78 @@
+"""Which share tasks get by their weights, and which cores wake-ups choose, beside the reference."""
+
+import numpy as np
+import polars as pl
+
+from numalab.hunt.compare.quantity import Quantity, register_difference
+from numalab.hunt.recording import LoadRecording
+from numalab.recording.intervals import Spans
+
+_WEIGHT_STEP = 1.25  # of sched_prio_to_weight, kernel/sched/core.c
+_FEWEST = 20  # wake-ups, for a share to mean something
+
+
+@register_difference(Quantity("least-share-by-weight", "per mille", 50.0, ("less",), apart=1.5))
+def least_share(run: LoadRecording) -> float | None:
+    """The least time of a hog over the time that is due to its weight on all CPUs together."""
+    parts = run.load.parts
+    masks = {part.cpus for part in parts}
+    if not run.load.has_plain_tasks or any(part.kind != "hog" for part in parts) or len(masks) > 1:
+        return None
+    weights = {pid: _WEIGHT_STEP ** -parts[task.part].nice for pid, task in run.load_tasks.items()}
+    if len(weights) < 2 or not run.settled.length_ns:
+        return None
+    due = _due(weights, len(masks.pop()))
+    shares = (
+        1000.0 * run.settled_ns.get(pid, 0) / (part * run.settled.length_ns)
+        for pid, part in due.items()
+    )
+    return min(shares)
+
+
+def _due(weights: dict[int, float], cpus: int) -> dict[int, float]:
+    """Return the CPUs due to each task: by weight, and at most one."""
+    due: dict[int, float] = {}
+    left, room = dict(weights), float(cpus)
+    while left:
+        whole = sum(left.values())
+        full = [pid for pid, weight in left.items() if weight * room >= whole]
+        if not full:
+            return due | {pid: weight * room / whole for pid, weight in left.items()}
+        for pid in full:
+            due[pid] = 1.0
+            del left[pid]
+        room = max(0.0, room - len(full))
+        if room <= 0:
+            break
+    return due
+
+
+@register_difference(Quantity("wake-ups-on-idle-cores", "%", 25.0, apart=1.6))
+def woken_on_idle_cores(run: LoadRecording) -> float | None:
+    """The share of wake-ups of tasks of the load whose CPU has idle siblings only, with SMT."""
+    packaging = run.topology.packaging
+    if packaging.threads < 2:
+        return None
+    table = run.events("sched_wakeup").filter(pl.col("event_pid").is_in(list(run.load_tasks)))
+    table = table.select("time_ns", "target_cpu").drop_nulls()
+    if table.height < _FEWEST:
+        return None
+    idle = 0
+    for (cpu,), rows in table.partition_by("target_cpu", as_dict=True).items():
+        core = packaging.core_of(int(cpu))
+        at = rows["time_ns"].to_numpy() - 1
+        free = np.ones(len(at), dtype=bool)
+        for other, spans in run.idle.items():
+            if packaging.core_of(other) == core and other != cpu:
+                free &= _within(spans, at)
+        idle += int(free.sum())
+    return 100.0 * idle / table.height
+
+
+def _within(spans: Spans, at: np.ndarray) -> np.ndarray:
+    start, end = spans
+    if not len(start):
+        return np.zeros(len(at), dtype=bool)
+    place = np.searchsorted(start, at, "right") - 1
+    inside: np.ndarray = (place >= 0) & (at < end[np.maximum(place, 0)])
+    return inside
