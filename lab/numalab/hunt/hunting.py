@@ -117,6 +117,7 @@ class Hunter:
     trends: Trends = field(default_factory=Trends)
     tried: set[tuple[str, Finding]] = field(default_factory=set)
     unconfirmed: Counter[str] = field(default_factory=Counter)
+    has_trend: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def goes_on(self) -> bool:
@@ -180,12 +181,31 @@ class Hunter:
         if self.reference is None or self.aim.survey:
             return []
         properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
+        self._confirm_trend(properties)
+        if self._is_over():
+            return []
         groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)
         if not groups:
             return []
         screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
         self._note(screened.dropped, quiet=True)
         return self._pursue_all(screened.left)
+
+    def _confirm_trend(self, properties: frozenset[str]) -> None:
+        """Note a trend that later loads confirmed; one only, since most others follow from it."""
+        trend = None if self.has_trend else self.trends.confirmed(properties)
+        if trend is None:
+            return
+        self.has_trend = True
+        finding, minutes, boots = trend.finding, self._minutes(), self.workers.requested
+        alone = trend.clearest.case.only(trend.clearest.case.loads[finding.load or 0])
+        self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}")
+        self.hunt.violations.append(
+            ConfirmedViolation(
+                alone, alone, finding, self.fresh_boots.seeds, minutes, minutes,
+                self.hunt.machines, boots, boots,
+            )
+        )  # fmt: skip
 
     def _pursue_all(self, groups: Sequence[Sequence[Suspect]]) -> list[Near]:
         """Confirm suspects, those of a machine together; return the loads to vary."""

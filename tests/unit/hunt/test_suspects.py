@@ -129,6 +129,23 @@ def test_small_differences_in_most_loads_are_a_trend(case: Case) -> None:
     assert not with_trend(case, [30.0] * 2 + [0.9, 1.1] * 20).strong({"more-switches"})
 
 
+def test_a_trend_is_confirmed_by_later_loads_alone(case: Case) -> None:
+    trends = with_trend(case, [1.2] * 24)
+    properties = {"more-switches"}
+    assert trends.confirmed(properties) is None, "no later loads"
+    for place in range(15):
+        mine, theirs = switches(130, place % 8), switches(100, place % 8)
+        for pair in compared(case, result(mine), result(theirs)):
+            trends.add(pair)
+        assert (trends.confirmed(properties) is not None) is (place >= 13)
+    trend = trends.confirmed(properties)
+    assert trend is not None
+    assert trend.finding.most == 115
+    assert "worse in 24 of 24 loads (t = 4.9), and then in 15 of 15 later" in trend.finding.text
+    assert not trend.finding.differential
+    assert trends.confirmed({"quota"}) is None
+
+
 def test_equal_kernels_have_no_trend(case: Case) -> None:
     rng = random.Random(3)
     hunts = [with_trend(case, [rng.lognormvariate(0, 0.3) for _ in range(100)]) for _ in range(300)]

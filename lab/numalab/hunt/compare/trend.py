@@ -9,13 +9,17 @@ conditions", JASA 1969).
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import excess
+from numalab.hunt.compare.outcomes import beside
 from numalab.hunt.finding import BootResult, Finding
 
 _STRONG = 4.2  # 0.015 % for each property by the bound
+_AGAIN = 3.7  # 0.1 %, in later loads
 _FEWEST = 12  # loads
 _IGNORED = 0.1  # of each excess: what a few more instructions change in every load
 _LEAST = 0.25  # of the excess of a load that is tried
@@ -50,38 +54,95 @@ def _worst(result: BootResult) -> dict[tuple[str, int | None], Finding]:
 
 
 @dataclass
-class _Sums:
+class TrendSums:
+    """Sums of the excess of a property over loads, and the loads with the largest."""
+
     count: int = 0
+    larger: int = 0
     total: float = 0.0
     squares: float = 0.0
     clearest: list[Compared] = field(default_factory=list)
 
+    def add(self, pair: Compared) -> None:
+        """Add a load. Its excess counts as at most 1, so that no load decides alone."""
+        size = min(1.0, max(0.0, abs(pair.excess) - _IGNORED))
+        clipped = math.copysign(size, pair.excess)
+        self.count += 1
+        self.larger += clipped > 0
+        self.total += clipped
+        self.squares += clipped**2
+        if pair.excess >= _LEAST and pair.finding.load is not None:
+            self.clearest.append(pair)
+            self.clearest.sort(key=lambda item: -item.excess)
+            del self.clearest[_KEPT:]
+
+    @property
+    def strength(self) -> float:
+        """The sum over the root of the sum of squares; 0 for too few loads."""
+        if self.count < _FEWEST or self.squares <= 0:
+            return 0.0
+        return self.total / math.sqrt(self.squares)
+
+
+@dataclass(frozen=True)
+class ConfirmedTrend:
+    """A property with a strong trend that later loads show by themselves; its clearest load."""
+
+    before: TrendSums
+    later: TrendSums
+    clearest: Compared
+
+    @property
+    def finding(self) -> Finding:
+        """The finding about the clearest load, with a limit between both kernels' values."""
+        mine, theirs = self.clearest.finding, self.clearest.theirs
+        text = (
+            f"{beside(mine, theirs)}; worse in {self.before.larger} of {self.before.count} loads"
+            f" (t = {self.before.strength:.1f}), and then in {self.later.larger} of"
+            f" {self.later.count} later loads (t = {self.later.strength:.1f})"
+        )
+        most = float(f"{(mine.value + theirs.value) / 2:.4g}")
+        return replace(mine, text=text, most=most, suspect=None, differential=False)
+
 
 @dataclass
 class Trends:
-    """The excess of each property over all loads of a hunt."""
+    """The excess of each property over all loads of a hunt.
 
-    sums: dict[str, _Sums] = field(default_factory=dict)
+    `later` has the loads after those in which a trend became strong: it has to show in them, too.
+    """
+
+    sums: dict[str, TrendSums] = field(default_factory=dict)
+    before: dict[str, TrendSums] = field(default_factory=dict)
+    later: dict[str, TrendSums] = field(default_factory=dict)
 
     def add(self, pair: Compared) -> None:
-        """Add a load. Its excess counts as at most 1, so that no load decides alone."""
-        sums = self.sums.setdefault(pair.finding.prop, _Sums())
-        size = min(1.0, max(0.0, abs(pair.excess) - _IGNORED))
-        clipped = math.copysign(size, pair.excess)
-        sums.count += 1
-        sums.total += clipped
-        sums.squares += clipped**2
-        if pair.excess >= _LEAST and pair.finding.load is not None:
-            sums.clearest.append(pair)
-            sums.clearest.sort(key=lambda item: -item.excess)
-            del sums.clearest[_KEPT:]
+        """Add a load."""
+        prop = pair.finding.prop
+        self.sums.setdefault(prop, TrendSums()).add(pair)
+        if prop in self.later:
+            self.later[prop].add(pair)
+
+    def confirmed(self, properties: AbstractSet[str]) -> ConfirmedTrend | None:
+        """Return the clearest trend that later loads confirmed, and begin to confirm new ones."""
+        for prop in properties - self.later.keys():
+            if self.strength(prop) >= _STRONG:
+                self.before[prop] = deepcopy(self.sums[prop])
+                self.later[prop] = TrendSums()
+        strong = [
+            prop
+            for prop, sums in self.later.items()
+            if prop in properties and sums.strength >= _AGAIN and sums.clearest
+        ]
+        if not strong:
+            return None
+        prop = max(strong, key=lambda name: (self.strength(name), name))
+        clearest = self.sums[prop].clearest[0]
+        return ConfirmedTrend(self.before[prop], self.later[prop], clearest)
 
     def strength(self, prop: str) -> float:
-        """Return the sum over the root of the sum of squares; 0 for too few loads."""
-        sums = self.sums.get(prop)
-        if sums is None or sums.count < _FEWEST or sums.squares <= 0:
-            return 0.0
-        return sums.total / math.sqrt(sums.squares)
+        """Return the strength of a property's trend; 0 for too few loads."""
+        return self.sums[prop].strength if prop in self.sums else 0.0
 
     def strong(
         self, properties: Collection[str], worn: Callable[[str], float] = lambda _: 1.0
