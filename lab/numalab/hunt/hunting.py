@@ -23,7 +23,7 @@ from numalab.hunt.generate.cases import Near, draw_case
 from numalab.hunt.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
-from numalab.hunt.workers import BudgetOverError, CaseWorkers
+from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.units import counted
 
 ROUND = 4  # machines
@@ -234,19 +234,18 @@ class Hunter:
     def _boot_all(
         self, cases: Sequence[Case]
     ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
-        """Boot cases, also on the reference kernel if any, with the same seed.
-
-        One boot per worker at a time, so that a suspicion need not wait for a whole round.
-        """
+        """Boot cases, also on the reference kernel if any, with the same seed."""
         bench = self.bench
         if self.direction is not None:
             bench = replace(bench, reach=self.direction.table)
-        results = self.workers.boot([(case, bench, self.aim.seed) for case in cases])
+        boots: list[Boot] = [(case, bench, self.aim.seed) for case in cases]
         if self.reference is None or self.aim.survey:
-            yield from zip(cases, results, [None] * len(cases), strict=True)
+            yield from zip(cases, self.workers.boot(boots), [None] * len(cases), strict=True)
             return
-        references = self.workers.boot([(case, self.reference, self.aim.seed) for case in cases])
-        for case, result, other in zip(cases, results, references, strict=True):
+        boots += [(case, self.reference, self.aim.seed) for case in cases]
+        results = self.workers.boot(boots)
+        pairs = zip(results[: len(cases)], results[len(cases) :], strict=True)
+        for case, (result, other) in zip(cases, pairs, strict=True):
             yield case, with_differences(result, other), with_differences(other, other)
 
     def _suspected(self, result: BootResult) -> list[Finding]:
