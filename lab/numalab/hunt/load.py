@@ -160,8 +160,7 @@ class Load:
         """All CPUs that it names."""
         named = set[int]().union(*(part.every_cpu for part in self.parts))
         named |= {change.cpu for change in self.hotplug}
-        named.update(*(group.cpus for group in self.groups))
-        named.update(*(change.cpus for change in self.changes))
+        named.update(*[g.cpus for g in self.groups], *[c.cpus for c in self.changes])
         return named | ({*self.cpuset.before, *self.cpuset.after} if self.cpuset else set())
 
     @property
@@ -217,20 +216,23 @@ class Load:
         for change in self.changes:
             if change.part == place and change.cpus and at_ms >= change.at_ms:
                 own = change.cpus
-        if wakees and part.wakee:
-            own = part.wakee
-        allowed = frozenset(own)
-        if self.cpuset is not None:
-            group = self.cpuset.before if at_ms < self.cpuset.at_ms else self.cpuset.after
+        own = part.wakee if wakees and part.wakee else own
+        return self._in_cpusets(frozenset(own), part, at_ms)
+
+    def cpuset_of(self, place: int, at_ms: float) -> frozenset[int]:
+        """Return the CPUs of the cpuset of a part at a time; none without a cpuset."""
+        return self._in_cpusets(frozenset(), self.parts[place], at_ms)
+
+    def _in_cpusets(self, allowed: frozenset[int], part: Part, at_ms: float) -> frozenset[int]:
+        cpus_of = {group.name: group.cpus for group in reversed(self._above(part))}
+        for change in self.changes:
+            if change.group in cpus_of and change.cpus and at_ms >= change.at_ms:
+                cpus_of[change.group] = change.cpus
+        both = self.cpuset
+        whole = [] if both is None else [both.before if at_ms < both.at_ms else both.after]
+        for cpus in filter(None, [*whole, *cpus_of.values()]):
             # A mask without a CPU of the cpuset is ignored (cpuset_cpus_allowed()).
-            allowed = allowed & frozenset(group) or frozenset(group)
-        for above in reversed(self._above(part)):
-            cpus = above.cpus
-            for change in self.changes:
-                if change.group == above.name and change.cpus and at_ms >= change.at_ms:
-                    cpus = change.cpus
-            if cpus:
-                allowed = allowed & frozenset(cpus) or frozenset(cpus)
+            allowed = allowed & frozenset(cpus) or frozenset(cpus)
         return allowed
 
     def changes_ms(self, *, but_later: bool = False) -> tuple[float, ...]:
@@ -348,9 +350,8 @@ def _check(load: Load) -> None:
             raise ValueError(f"group {group.name} comes before its parent {group.parent!r}")
         names.add(group.name)
     named = {part.group for part in load.parts} | {change.group for change in load.changes}
-    named -= {"", *names}
-    if named:
-        raise ValueError(f"no group is called {min(named)!r} (valid: {', '.join(sorted(names))})")
+    if lacking := named - {"", *names}:
+        raise ValueError(f"no group is called {min(lacking)!r} (valid: {', '.join(sorted(names))})")
     if load.cpuset is not None and load.groups:
         raise ValueError("a load has either cpuset or groups; groups have cpus=")
     for change in load.changes:

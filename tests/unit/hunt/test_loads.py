@@ -119,3 +119,14 @@ def test_loads_have_all_policies_and_every_kind_of_task() -> None:
     assert {part.kind for part in parts} == set(KINDS)
     assert {part.over for part in parts} == set(CHANNELS)
     assert policies.FAMILIES.keys() <= FAMILIES.keys()
+
+
+def test_tasks_without_a_cpu_on_line_have_the_rest_of_their_cpuset() -> None:
+    (load,) = parse_loads(
+        "time ms=1000;group name=a cpus=0-3;group name=b parent=a cpus=2-5"
+        ";hog n=1 cpus=2 group=b;hog n=1 cpus=1;change at=400 group=b cpus=3"
+    )
+    assert load.cpuset_of(0, 0) == {2, 3}
+    assert load.cpuset_of(0, 500) == {3}
+    assert load.cpuset_of(1, 0) == frozenset()
+    assert load.masks(0, 0) == {2}

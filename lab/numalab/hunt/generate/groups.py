@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, some_cpus
-from numalab.hunt.load import Cgroup, Load, LoadChange, Part
+from numalab.hunt.load import Cgroup, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
 
@@ -75,6 +75,22 @@ def cpusets(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, parts, groups=groups, changes=(change,) if rng.random() < 0.7 else ())
 
 
+def leaving_cpuset(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks bound to a CPU of their cpuset that goes offline: the rest of the cpuset is theirs."""
+    allowed = everywhere(machine)
+    if len(allowed) < 4:
+        return None
+    cpu = rng.choice(allowed[1:])
+    rest = [other for other in allowed if other != cpu]
+    mine = tuple(sorted({cpu, *some_cpus(rng, rest, rng.randint(1, len(rest) // 2))}))
+    parts = (
+        Part("hog", 1, (cpu,), group="a"),
+        Part("sleeper", 2, (cpu,), run_us=700, sleep_us=1500, group="a"),
+        Part("hog", rng.randint(1, len(mine)), mine, group="a"),
+    )
+    return Load(2000, parts, (Hotplug(cpu, 200, 700),), groups=(Cgroup("a", cpus=mine),))
+
+
 def grouped(rng: random.Random, load: Load) -> Load:
     """Put each part of a load into a group of its own, or all into one; the weights are equal."""
     if load.groups or load.cpuset or any(part.is_real_time for part in load.parts):
@@ -94,4 +110,5 @@ FAMILIES: Mapping[Family, float] = {
     nested_groups: 0.6,
     quotas: 0.9,
     cpusets: 0.8,
+    leaving_cpuset: 0.4,
 }

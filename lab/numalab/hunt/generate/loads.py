@@ -299,6 +299,8 @@ def hotplug(rng: random.Random, machine: Topology) -> Load | None:
         (Part("sleeper", few, allowed, run_us=2000, sleep_us=2000),),
         (Part("waker", max(1, few // 2), allowed, run_us=1000, sleep_us=2000),),
         (Part("forker", 1, allowed, burst=len(allowed), run_us=5000, sleep_us=5000),),
+        (Part("sleeper", few, allowed, policy="fifo", priority=20, run_us=2000, sleep_us=2000),
+         Part("hog", len(allowed), allowed)),
     ))  # fmt: skip
     return Load(2000, parts, (Hotplug(cpu, 200, 500),))
 

@@ -27,6 +27,8 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
         for crew, (window, at_ms) in product(run.crews(place), run.phases()):
             masks = run.load.masks(place, at_ms, wakees=crew.wakees)
             away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
+            if not masks - away:  # cpuset_cpus_allowed_fallback(): the rest of its cpuset
+                masks = run.load.cpuset_of(place, at_ms)
             if not masks - away:
                 continue
             outside = ~pl.col("cpu").is_in(sorted(masks))
