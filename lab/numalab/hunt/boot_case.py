@@ -231,7 +231,9 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
         case.machine, bench.kernel, guest_view, reserved_mib=ended.reserved_mib, allow=True
     )
     differences += differing_levels(predicted(case.machine, bench.kernel, guest_view), facts)
-    facts += facts_of_guest(guest_view, guest_text_if_any(directory.sched_domains))
+    files = guest_text_if_any(directory.sched_domains)
+    rebuilt = any(load.hotplug or load.cpuset for load in case.loads)
+    facts += facts_of_guest(guest_view, files, capacities=not rebuilt)
     alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
     driven = Finding(DRIVER, None, 0.0, 0.0, "the driver came to its end", weak=True)
     findings = [alive, driven, _domains(differences), _splat(outcome, directory, differences)]

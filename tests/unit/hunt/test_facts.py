@@ -153,6 +153,10 @@ def test_facts_of_files_and_log() -> None:
     assert facts["CPU 0, domain 0"] == "MC 0-1"
     assert facts["CPU 0, domain 0, groups"] == "0 (mask 0), 1 (mask 1)"
     assert facts["CPU 0, domain 0, capacity of groups for each CPU"] == "1, 1"
+    view = parse_guest_view({}, files, DMESG)
+    assert "CPU 0, domain 0, capacity of groups for each CPU" not in values(
+        facts_of_guest(view, files, capacities=False)
+    )
 
 
 def test_predicted_values_are_compared_with_the_prediction(machine: Topology) -> None:

@@ -57,12 +57,15 @@ class Fact:
     value: str
 
 
-def facts_of_guest(guest: GuestView, domain_files: str) -> tuple[Fact, ...]:
+def facts_of_guest(
+    guest: GuestView, domain_files: str, *, capacities: bool = True
+) -> tuple[Fact, ...]:
     """Return the facts in a guest's report: debugfs before the loads, and the last domains built.
 
-    `domain_files` are lines `path:value` of /sys/kernel/debug/sched/domains.
+    `domain_files` are lines `path:value` of /sys/kernel/debug/sched/domains. `capacities` of groups
+    are facts unless loads rebuild the domains: tasks of other policies than fair lower them.
     """
-    facts = [*_of_files(domain_files.splitlines()), *_of_log(guest.sched_log)]
+    facts = [*_of_files(domain_files.splitlines()), *_of_log(guest.sched_log, capacities)]
     return tuple(facts[:_MOST_FACTS])
 
 
@@ -73,7 +76,7 @@ def _of_files(lines: Iterable[str]) -> Iterator[Fact]:
             yield Fact("debugfs", name, " ".join(match[4].split()))
 
 
-def _of_log(log: SchedLog) -> Iterator[Fact]:
+def _of_log(log: SchedLog, capacities: bool) -> Iterator[Fact]:
     for cpu in log.cpus:
         for domain in cpu.domains:
             name = f"CPU {cpu.cpu}, domain {domain.level}"
@@ -83,6 +86,8 @@ def _of_log(log: SchedLog) -> Iterator[Fact]:
                 for group in domain.groups
             )
             yield Fact("kernel log", f"{name}, groups", groups)
+            if not capacities:
+                continue
             # Interrupts of a busy boot lower a capacity by some per cent.
             rounded = [
                 round(4 * group.capacity / (1024 * max(1, len(group.span)))) / 4
