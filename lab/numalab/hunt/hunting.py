@@ -20,6 +20,7 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, draw_case
+from numalab.hunt.property import FACTS
 from numalab.hunt.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
@@ -249,13 +250,15 @@ class Hunter:
             yield case, with_differences(result, other), with_differences(other, other)
 
     def _suspected(self, result: BootResult) -> list[Finding]:
-        """Return the findings to confirm, of properties without a confirmed violation."""
-        return [
-            finding
-            for finding in result.findings
-            if self.fresh_boots.counts(finding)
-            and finding.prop in self.aim.properties - self._confirmed
-        ]
+        """Return the findings to confirm, of properties without a confirmed violation.
+
+        Facts that differ by chance would differ in each machine: two attempts are enough.
+        """
+        wanted = self.aim.properties - self._confirmed
+        if self.unconfirmed[FACTS] >= 2:
+            wanted -= {FACTS}
+        counts = self.fresh_boots.counts
+        return [item for item in result.findings if item.prop in wanted and counts(item)]
 
     def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Suspect]:
         """Count a boot, and return its suspects."""
