@@ -16,7 +16,9 @@ from numalab.topology.topology import Topology
 
 # Classes beside those of `numalab.hunt.case`.
 FAR, MASKS = "three distances or more", "masks of some CPUs"
+BEYOND = "nodes beyond the reclaim distance"  # wake-ups and pushes of real-time tasks end there
 _FAR = 3
+_RECLAIM_DISTANCE = 30  # of include/linux/topology.h, 6.12
 _CALLERS = 2  # levels of callers
 _POWERS = (1.6, 1.0, 0.5)  # of changed functions and files, changed lines, and code around them
 
@@ -36,6 +38,8 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"cpuset|user_cpus|set_cpus_allowed|SCA_",
          loads={"a cpuset that changes": 4, "a mask that changes": 3}),
     Hint(r"distance|numa_masks|numa_levels|hops|max_dist", machines={FAR: 3}),
+    Hint(r"WAKE_AFFINE|wake_affine|reclaim_distance|lowest_rq|later_rq|for_each_domain",
+         machines={BEYOND: 4}),
     Hint(r"N_CPU|N_MEMORY|node_state|for_each_.*node|NUMA_NO_NODE|cpumask_of_node|nr_node",
          machines={"nodes without CPUs": 4, "nodes without memory": 3}),
     Hint(r"hotplug|sched_cpu_|cpu_active|rq_o(n|ff)line|balance_push|cpu_dying|partition_sched",
@@ -78,9 +82,11 @@ class Bias:
 
 
 def machine_traits(machine: Topology) -> frozenset[str]:
-    """Return the classes of a machine, FAR included."""
+    """Return the classes of a machine, FAR and BEYOND included."""
     distances = {value for row in machine.distances for value in row}
-    return frozenset({*machine_classes(machine), *([FAR] if len(distances) > _FAR else [])})
+    far = {FAR} if len(distances) > _FAR else set()
+    beyond = {BEYOND} if max(distances) > _RECLAIM_DISTANCE else set()
+    return frozenset({*machine_classes(machine), *far, *beyond})
 
 
 def load_traits(machine: Topology, load: Load) -> frozenset[str]:

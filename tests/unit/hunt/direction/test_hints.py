@@ -5,8 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from numalab.hunt.case import Case, load_kinds, machine_classes, machine_of
-from numalab.hunt.direction.hints import FAR, HINTS, MASKS, Bias, bias_of, load_traits
+from numalab.hunt.case import Case, load_kinds, machine_of
+from numalab.hunt.direction.hints import (
+    BEYOND,
+    FAR,
+    HINTS,
+    MASKS,
+    Bias,
+    bias_of,
+    load_traits,
+    machine_traits,
+)
 from numalab.hunt.generate.cases import draw_case
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.load import parse_loads
@@ -76,6 +85,19 @@ def test_a_change_outside_of_functions_has_no_weights() -> None:
     assert bias_of([FileChange("a.c", "a.c", text, "", (part,))]) == Bias({}, {})
 
 
+def test_machines_beyond_the_reclaim_distance_have_a_class() -> None:
+    def traits(far: int) -> frozenset[str]:
+        machine = machine_of(
+            f"summary = 'x'\nnodes = 2\ncpus = [2, 1]\nmemory_mib = 512\n"
+            f"matrix = [[10, {far}], [{far}, 10]]\n"
+        )
+        assert machine is not None
+        return machine_traits(machine)
+
+    assert BEYOND in traits(31)
+    assert not {BEYOND, FAR} & traits(30)
+
+
 def test_weights_of_all_classes_are_multiplied() -> None:
     machine = machine_of("summary = 'x'\nnodes = 2\ncpus = [2, 1]\nmemory_mib = 512\n"
                          "matrix = [[10, 20], [20, 10]]\n")  # fmt: skip
@@ -92,7 +114,7 @@ def test_each_class_of_a_hint_is_drawn() -> None:
     cases: list[Case] = [draw_case(5, number) for number in range(80)]
     rng = random.Random(5)
     machines = [draw_machine(rng, smt=place % 4 == 0) for place in range(80)]
-    of_machines = {name for machine in machines for name in machine_classes(machine)}
+    of_machines = {name for machine in machines for name in machine_traits(machine)}
     of_loads = {name for case in cases for load in case.loads for name in load_kinds(load)}
-    assert {name for hint in HINTS for name in hint.machines} <= {*of_machines, FAR}
+    assert {name for hint in HINTS for name in hint.machines} <= of_machines
     assert {name for hint in HINTS for name in hint.loads} <= {*of_loads, MASKS}
