@@ -103,3 +103,18 @@ def test_masks_that_change_count_from_their_moment_on() -> None:
     assert result.value == 0.0
     (result,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]))
     assert result.violated and "may run on CPUs 2,3, ran on CPU 0" in result.text
+
+
+@pytest.mark.parametrize(("cpu", "ms"), [(2, 0.0), (1, 250.0)], ids=["its cpuset", "elsewhere"])
+def test_a_task_whose_cpu_goes_belongs_on_its_cpuset_from_then_on(cpu: int, ms: float) -> None:
+    load = "time ms=1000;group name=a cpus=2-3;hog n=1 cpus=3 group=a;hotplug cpu=3 off=100 on=400"
+    (result,) = affinity(recording(load, [(1, "hog0.0", 3, 0, 100), (1, "hog0.0", cpu, 100, 400)]))
+    assert result.value == pytest.approx(150 if ms else 0)
+    (result,) = affinity(recording(load, [(1, "hog0.0", cpu, 750, 1000)]))
+    assert result.value == pytest.approx(ms), "its mask is not restored"
+
+
+def test_without_a_cpuset_a_task_whose_cpu_goes_is_not_judged() -> None:
+    load = "time ms=1000;hog n=1 cpus=3;hotplug cpu=3 off=100 on=400"
+    (result,) = affinity(recording(load, [(1, "hog0.0", 0, 250, 1000)]))
+    assert result.value == 0

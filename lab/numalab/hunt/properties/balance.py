@@ -27,7 +27,9 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
         for crew, (window, at_ms) in product(run.crews(place), run.phases()):
             masks = run.load.masks(place, at_ms, wakees=crew.wakees)
             away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
-            if not masks - away:  # cpuset_cpus_allowed_fallback(): the rest of its cpuset
+            # A mask without a CPU on line is replaced by the cpuset's, and not restored
+            # (cpuset_cpus_allowed_fallback(), 6.12).
+            if not masks - {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms}:
                 masks = run.load.cpuset_of(place, at_ms)
             if not masks - away:
                 continue
