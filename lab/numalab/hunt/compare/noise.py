@@ -44,7 +44,7 @@ NOISE: Mapping[str, Noise] = {
     "numa-sticks": Noise(2.0, 1.4),
     "page-moves": Noise(150.0, 1.8),
     "storms": Noise(500.0, 2.2),
-    "quota": Noise(0.0, 1.12),
+    "quota": Noise(0.0, 1.2),
     "group-shares": Noise(0.0, 1.15),
 }
 _USUAL_RATIO = 3.0
