@@ -136,26 +136,29 @@ def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
         if expected.cpu not in actual:
             yield _of_domains(f"CPU {expected.cpu}, sched domains", _listed(expected), "none")
         else:
-            yield from _cpu_domains(expected, actual.pop(expected.cpu), guest)
+            masks = prediction.rules.own_groups
+            yield from _cpu_domains(expected, actual.pop(expected.cpu), guest, masks=masks)
     for cpu, extra in sorted(actual.items()):
         yield _of_domains(f"CPU {cpu}, sched domains", "no such CPU", _listed(extra))
 
 
 def _cpu_domains(
-    expected: CpuDomains, actual: CpuDomains, guest: GuestView
+    expected: CpuDomains, actual: CpuDomains, guest: GuestView, *, masks: bool
 ) -> Iterator[Difference]:
+    """Compare the domains of a CPU; `masks`: the log has the groups' balance masks."""
     cpu = f"CPU {expected.cpu}"
     if _listed(expected) != _listed(actual):
         yield _of_domains(f"{cpu}, sched domains", _listed(expected), _listed(actual))
         return
     for want, got in zip(expected.domains, actual.domains, strict=True):
         name = f"{cpu}, domain {want.level} ({want.name} {format_cpulist(want.span)})"
-        if _groups(want) != _groups(got):
-            yield _of_domains(f"{name}, groups", _groups(want), _groups(got))
+        groups = _groups(want) if masks else _spans(want)
+        if groups != _groups(got):
+            yield _of_domains(f"{name}, groups", groups, _groups(got))
         files = guest.domain_files.get((expected.cpu, want.level))
         if files is not None and files.name != want.name:
             yield _of_domains(f"{name}, name in debugfs", want.name, files.name)
-        if files is not None and set(files.flags) != set(want.flags):
+        if files is not None and files.flags is not None and set(files.flags) != set(want.flags):
             yield _of_domains(f"{name}, flags", " ".join(want.flags), " ".join(files.flags))
         if files is None and guest.domain_files:
             yield _of_domains(f"{name}, debugfs", "a directory", "nothing")
@@ -205,6 +208,10 @@ def _listed(cpu: CpuDomains) -> str:
 
 def _groups(domain: SchedDomain) -> str:
     return ", ".join(format_group(group) for group in domain.groups)
+
+
+def _spans(domain: SchedDomain) -> str:
+    return ", ".join(format_cpulist(group.span) for group in domain.groups)
 
 
 def format_group(group: SchedGroup) -> str:

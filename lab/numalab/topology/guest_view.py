@@ -27,6 +27,24 @@ _WARNED = re.compile(
     r"build_overlap_sched_groups|build_sched_groups|build_sched_domains?|sched_init_numa)\b.{0,80}"
 )
 MAX_WARNINGS = 100
+# Before 5.10 a domain's flags are a number, before 5.8 one with these bits and SD_LOAD_BALANCE (1):
+# include/linux/sched/topology.h, 4.12.
+_RENUMBERED = (5, 8)
+OLD_FLAGS = {
+    0x0002: "SD_BALANCE_NEWIDLE",
+    0x0004: "SD_BALANCE_EXEC",
+    0x0008: "SD_BALANCE_FORK",
+    0x0010: "SD_BALANCE_WAKE",
+    0x0020: "SD_WAKE_AFFINE",
+    0x0040: "SD_ASYM_CPUCAPACITY",
+    0x0080: "SD_SHARE_CPUCAPACITY",
+    0x0200: "SD_SHARE_PKG_RESOURCES",
+    0x0400: "SD_SERIALIZE",
+    0x0800: "SD_ASYM_PACKING",
+    0x1000: "SD_PREFER_SIBLING",
+    0x2000: "SD_OVERLAP",
+    0x4000: "SD_NUMA",
+}
 _NODE_FILE = re.compile(r"(?:^|/)node(\d{1,4})/(cpulist|distance|meminfo)$")
 
 
@@ -46,10 +64,13 @@ class GuestNode:
 
 @dataclass(frozen=True)
 class DomainFiles:
-    """The name and the flags of one domain of one CPU, from /sys/kernel/debug/sched/domains."""
+    """The name and the flags of one domain of one CPU, from /sys/kernel/debug/sched/domains.
+
+    `flags` is None for numbers that are not known.
+    """
 
     name: str
-    flags: tuple[str, ...]
+    flags: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -77,10 +98,11 @@ def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) ->
     /sys/kernel/debug/sched/domains, as `grep -r` prints it. `dmesg` is the kernel log.
     """
     version = _VERSION.search(dmesg)
+    bits = OLD_FLAGS if version and _series(version[1]) < _RENUMBERED else {}
     return GuestView(
         nodes=_nodes(node_files, _firmware_memory(dmesg)),
         sched_log=parse_sched_verbose(dmesg),
-        domain_files=_domain_files(domains.splitlines()),
+        domain_files=_domain_files(domains.splitlines(), bits),
         kernel=version[1] if version else None,
         vendor=_vendor(dmesg),
         warnings=_warnings(dmesg),
@@ -148,9 +170,15 @@ def _memory(texts: Mapping[str, str]) -> int | None:
     return int(match[1]) // 1024 if match else None
 
 
-def _domain_files(lines: Iterable[str]) -> dict[tuple[int, int], DomainFiles]:
+def _series(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
+def _domain_files(
+    lines: Iterable[str], bits: Mapping[int, str]
+) -> dict[tuple[int, int], DomainFiles]:
     names: dict[tuple[int, int], str] = {}
-    flags: dict[tuple[int, int], tuple[str, ...]] = {}
+    flags: dict[tuple[int, int], tuple[str, ...] | None] = {}
     for line in lines:
         match = _DOMAIN_FILE.search(line[:4096])
         if match is None:
@@ -159,5 +187,13 @@ def _domain_files(lines: Iterable[str]) -> dict[tuple[int, int], DomainFiles]:
         if match[3] == "name":
             names[key] = match[4].strip()[:32]
         else:
-            flags[key] = tuple(match[4].split())
+            flags[key] = _flags(match[4].strip(), bits)
     return {key: DomainFiles(names.get(key, ""), flags.get(key, ())) for key in names | flags}
+
+
+def _flags(text: str, bits: Mapping[int, str]) -> tuple[str, ...] | None:
+    """Return the names of a domain's flags; None for a number without known bits."""
+    if not text.isdecimal():
+        return tuple(text.split())
+    number = int(text[:10])
+    return tuple(name for bit, name in bits.items() if number & bit) if bits else None

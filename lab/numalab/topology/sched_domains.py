@@ -1,9 +1,9 @@
 """The sched domains and groups of each CPU: values, JSON, and the kernel's log.
 
-The log is that of `sched_domain_debug()` in kernel/sched/topology.c, unchanged from 5.10 to 7.x: a
-header for each CPU, then a `domain-N:` and a `groups:` line for each domain. The kernel prints each
-line with many printk(KERN_CONT) calls. So a long list of groups may be split into several records,
-and an `ERROR:` may interrupt a list.
+The log is that of `sched_domain_debug()` in kernel/sched/topology.c, unchanged from 4.13 to 7.x: a
+header for each CPU, then a `domain-N:` and a `groups:` line for each domain. Before, it had other
+words and no balance masks. The kernel prints each line with many printk(KERN_CONT) calls. So a long
+list of groups may be split into several records, and an `ERROR:` may interrupt a list.
 """
 
 import re
@@ -93,12 +93,13 @@ MAX_LIST = 1 << 20  # characters of one list of groups
 
 # `<7>`, `[    0.123456]` and, with CONFIG_PRINTK_CALLER, `[    T1]`.
 _PREFIX = re.compile(r"^(?:<\d+>)?(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s*")
-_CPU = re.compile(r"CPU(\d{1,5}) attaching (NULL sched-domain\.|sched-domain\(s\):)")
-_DOMAIN = re.compile(r"domain-(\d{1,2}): span=([\d,-]*) level=(\S{1,32})$")
+_CPU = re.compile(r"CPU(\d{1,5}) attaching (NULL sched-domain\.|sched-domain(?:\(s\))?:)")
+_DOMAIN = re.compile(r"domain[- ](\d{1,2}): span[= ]([\d,-]*) level[= ](\S{1,32})$")
 _IMBALANCE = re.compile(r"domain-(\d{1,2}): imb_numa_nr=(\d{1,10}) numa_topology_type=([012])$")
 _GROUPS = re.compile(r"groups:(.*)$")
-_CONTINUED = re.compile(r"\d+:\{|span=|mask=|cap=|[},]")
+_CONTINUED = re.compile(r"\d+:\{|span=|mask=|cap=|[},]|[\d,-]+(?: |$)|\(cpu_capacity = ")
 _GROUP = re.compile(r"\d+:\{ span=([\d,-]*)(?: mask=([\d,-]*))?(?: cap=(\d{1,12}))? *\}")
+_OLD_GROUP = re.compile(r"(\d[\d,-]*)()(?: \(cpu_capacity = (\d{1,12})\))?")  # before 4.13
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ class _Reader:
     def groups(self, listed: str) -> tuple[SchedGroup, ...]:
         """Read the groups of a domain."""
         groups = []
-        for span, mask, capacity in _GROUP.findall(re.sub(r"\s+", " ", listed)):
+        pattern = _GROUP if "{" in listed else _OLD_GROUP
+        for span, mask, capacity in pattern.findall(re.sub(r"\s+", " ", listed)):
             cpus = self.span(span)
             capacity_of = int(capacity) if capacity else SCHED_CAPACITY_SCALE
             groups.append(SchedGroup(cpus, self.span(mask) if mask else cpus, capacity_of))

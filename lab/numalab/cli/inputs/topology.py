@@ -43,7 +43,7 @@ Name = Annotated[
         help="Name from `numalab topology list`, or a file.", autocompletion=completion.topologies
     ),
 ]
-Kernel = Annotated[str, typer.Option("--kernel-version", help="Kernel version, 5.10 or later.")]
+Kernel = Annotated[str, typer.Option("--kernel-version", help="Kernel version, 4.4 or later.")]
 VendorOption = Annotated[
     Vendor, typer.Option(help="Vendor of guest CPUs: amd (qemu64, max under TCG), zen or intel.")
 ]

@@ -31,7 +31,10 @@ def numa_levels(machine: GuestMachine, rules: KernelRules) -> NumaLevels:
     5.10 (with the sort by bitmap that stable took from 5.12) counts CPU-less nodes as well.
     """
     counted, table = counted_nodes(machine, rules), machine.distances
-    distances = tuple(sorted({table[a][b] for a in counted for b in counted}))
+    if rules.all_distances:
+        distances = tuple(sorted({table[a][b] for a in counted for b in counted}))
+    else:
+        distances = _growing_distances(table)
     masks = []
     for limit in distances:
         level = [0] * len(machine.nodes)
@@ -40,6 +43,17 @@ def numa_levels(machine: GuestMachine, rules: KernelRules) -> NumaLevels:
                 level[a] |= machine.nodes[b]
         masks.append(tuple(level))
     return NumaLevels(distances, tuple(masks), _numa_type(table, distances, counted))
+
+
+def _growing_distances(table: Matrix) -> tuple[int, ...]:
+    """Collect the distances of node 0, and those of each further node that are larger.
+
+    `sched_init_numa()` before 5.12 with `sched_debug` on the command line, as guests have it.
+    """
+    distances = [table[0][0]]
+    for row in table:
+        distances += sorted({distance for distance in row if distance > distances[-1]})
+    return tuple(distances)
 
 
 def counted_nodes(machine: GuestMachine, rules: KernelRules) -> list[int]:
@@ -74,6 +88,8 @@ BASE_FLAGS = frozenset(
 )
 # All other flags need at least two groups (SDF_NEEDS_GROUPS, include/linux/sched/sd_flags.h).
 FLAGS_WITHOUT_GROUPS = frozenset({"SD_WAKE_AFFINE"})
+# Before 5.10 these did not (sd_parent_degenerate(), 4.12).
+_OLD_FLAGS_WITHOUT_GROUPS = FLAGS_WITHOUT_GROUPS | {"SD_SERIALIZE", "SD_OVERLAP", "SD_NUMA"}
 FAR_FLAGS = frozenset({"SD_BALANCE_EXEC", "SD_BALANCE_FORK", "SD_WAKE_AFFINE"})
 
 
@@ -148,7 +164,8 @@ def topology_levels(
     for place, node_masks in enumerate(numa.masks):
         masks = tuple(node_masks[machine.node_of_cpu[cpu]] for cpu in cpus)
         if place == 0:
-            levels.append(Level("NODE", masks, frozenset(), False))
+            if rules.node_level:
+                levels.append(Level("NODE", masks, frozenset(), False))
             continue
         flags = {"SD_NUMA"}
         if numa.distances[place] > machine.reclaim_distance:
@@ -157,7 +174,7 @@ def topology_levels(
     return tuple(levels)
 
 
-def build_domains(cpu_count: int, levels: tuple[Level, ...]) -> DomainTree:
+def build_domains(cpu_count: int, levels: tuple[Level, ...], rules: KernelRules) -> DomainTree:
     """Build the domains of every CPU, without groups: the first loop of `build_sched_domains()`.
 
     A CPU's list ends with the first domain that spans all CPUs (6.12; the same in 5.10 and 7.0).
@@ -165,7 +182,7 @@ def build_domains(cpu_count: int, levels: tuple[Level, ...]) -> DomainTree:
     all_cpus = (1 << cpu_count) - 1
     by_level: list[dict[int, Domain]] = [{} for _ in levels]
     lowest, broken = [], dict[str, None]()
-    flags = [_domain_flags(level) for level in levels]
+    flags = [_domain_flags(level, rules) for level in levels]
     for cpu in range(cpu_count):
         child: Domain | None = None
         for place, level in enumerate(levels):
@@ -185,9 +202,12 @@ def build_domains(cpu_count: int, levels: tuple[Level, ...]) -> DomainTree:
     return DomainTree(tuple(by_level), tuple(lowest), tuple(broken))
 
 
-def _domain_flags(level: Level) -> frozenset[str]:
+def _domain_flags(level: Level, rules: KernelRules) -> frozenset[str]:
     """Turn a level's properties into flags: `sd_init()`, 6.12 (the same in 5.10 and 7.0)."""
     flags = BASE_FLAGS | (level.flags - {"far"})
+    shares_only_cache = rules.llc_flag in flags and "SD_SHARE_CPUCAPACITY" not in flags
+    if shares_only_cache and not rules.all_prefer_siblings:
+        flags -= {"SD_PREFER_SIBLING"}
     if "SD_NUMA" in flags:
         flags = (flags - {"SD_PREFER_SIBLING"}) | {"SD_SERIALIZE"}
         if "far" in level.flags:
@@ -222,7 +242,7 @@ def set_numa_imbalance(tree: DomainTree, llc_flag: str) -> None:
             domain = domain.parent
 
 
-def attached_domains(lowest: Domain) -> list[Domain]:
+def attached_domains(lowest: Domain, rules: KernelRules) -> list[Domain]:
     """Return the domains that the kernel keeps, smallest first.
 
     `cpu_attach_domain()`, 6.12 (also 5.10, 7.0). The lists of groups must be complete.
@@ -231,7 +251,7 @@ def attached_domains(lowest: Domain) -> list[Domain]:
     domain = lowest.parent
     while domain is not None:
         below = kept[-1]
-        if _parent_degenerate(below, domain):
+        if _parent_degenerate(below, domain, rules):
             if "SD_PREFER_SIBLING" in domain.flags:
                 below.flags |= {"SD_PREFER_SIBLING"}
         else:
@@ -249,7 +269,7 @@ def _degenerate(domain: Domain) -> bool:
     return not domain.flags & FLAGS_WITHOUT_GROUPS
 
 
-def _parent_degenerate(domain: Domain, parent: Domain) -> bool:
+def _parent_degenerate(domain: Domain, parent: Domain, rules: KernelRules) -> bool:
     """Tell whether a parent adds nothing to a domain: `sd_parent_degenerate()`, 6.12."""
     if _degenerate(parent):
         return True
@@ -257,5 +277,5 @@ def _parent_degenerate(domain: Domain, parent: Domain) -> bool:
         return False
     wanted = parent.flags
     if len(parent.groups) == 1:
-        wanted &= FLAGS_WITHOUT_GROUPS
+        wanted &= FLAGS_WITHOUT_GROUPS if rules.flag_masks else _OLD_FLAGS_WITHOUT_GROUPS
     return not wanted - domain.flags

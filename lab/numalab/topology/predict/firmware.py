@@ -51,9 +51,13 @@ def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> Gue
         smt=_siblings(ids.core, owner) if ids.has_cores and ids.has_threads else alone,
         llc=_siblings(ids.cache, owner) if ids.has_cores else alone,
         numa_in_package=_numa_in_package(ids, owner, rules),
-        reclaim_distance=ZEN_RECLAIM_DISTANCE if vendor == "zen" else RECLAIM_DISTANCE,
+        reclaim_distance=_reclaim_distance(vendor, rules),
         warnings=_first_warning(ids, owner) if ids.has_cores else (),
     )
+
+
+def _reclaim_distance(vendor: Vendor, rules: KernelRules) -> int:
+    return ZEN_RECLAIM_DISTANCE if vendor == "zen" and rules.zen_reclaim else RECLAIM_DISTANCE
 
 
 def node_numbers(topology: Topology) -> tuple[int, ...]:

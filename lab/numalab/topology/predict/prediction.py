@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.cpulist import cpus_of
+from numalab.topology.distances import Matrix
 from numalab.topology.predict.domains import (
     Domain,
     Group,
@@ -62,12 +63,15 @@ def predict(
     """Predict sched domains and groups, following `sched_init_smp()` of that kernel version.
 
     `kernel` is a version such as `6.12` or `6.12.117`, or its rules. `vendor` is that of the
-    guest's CPU model. Raises UserError for a kernel before 5.10.
+    guest's CPU model. A kernel before 4.13 has the groups of then. Raises UserError for a kernel
+    before 4.4.
     """
     rules = rules_for(kernel) if isinstance(kernel, str) else kernel
+    if construction is Construction.NOW and not rules.own_groups:
+        construction = Construction.BEFORE_4_13
     machine = guest_machine(topology, vendor, rules)
     numa = numa_levels(machine, rules)
-    tree = build_domains(machine.cpu_count, topology_levels(machine, numa, rules))
+    tree = build_domains(machine.cpu_count, topology_levels(machine, numa, rules), rules)
     builder = GroupBuilder(
         tree, construction=construction, descended_sibling=rules.descended_sibling
     )
@@ -75,7 +79,7 @@ def predict(
     if rules.imbalance:
         set_numa_imbalance(tree, rules.llc_flag)
     warnings = [*machine.warnings, *tree.broken, *builder.warnings]
-    attached = [attached_domains(lowest) for lowest in tree.lowest]
+    attached = [attached_domains(lowest, rules) for lowest in tree.lowest]
     shared: dict[tuple[int, int], SchedGroup] = {}
     names = [name for name in FLAG_ORDER if rules.overlap_flag or name != "SD_OVERLAP"]
     cpus = tuple(
@@ -95,7 +99,7 @@ def predict(
             for domains in attached
         ),
         warnings=tuple(dict.fromkeys(warnings)),
-        errors=expected_errors(machine, rules, cpus, construction),
+        errors=expected_errors(machine, rules, numa, cpus, construction),
     )
 
 
@@ -119,6 +123,8 @@ def _group(group: Group, shared: dict[tuple[int, int], SchedGroup]) -> SchedGrou
 
 
 NOT_SYMMETRIC = "ERROR: Node-distance not symmetric"
+_NOT_REPRESENTATIVE = "ERROR: Node-0 not representative"
+_FLAG = "ERROR: flag "
 _OTHER_THAN_CHILD = "ERROR: domain->groups does not match domain->child"
 
 # Meta flags of include/linux/sched/sd_flags.h (5.10 to 7.0), for flags that a guest can have.
@@ -139,6 +145,7 @@ SHARED_PARENT = frozenset({"SD_SERIALIZE", "SD_OVERLAP", "SD_NUMA"})
 def expected_errors(
     machine: GuestMachine,
     rules: KernelRules,
+    numa: NumaLevels,
     cpus: tuple[CpuDomains, ...],
     construction: Construction,
 ) -> tuple[str, ...]:
@@ -150,17 +157,33 @@ def expected_errors(
     before_fix = construction is Construction.BEFORE_4_13
     nodes, table = counted_nodes(machine, rules), machine.distances
     errors: dict[str, None] = {}
-    if any(table[a][b] != table[b][a] for a in nodes for b in nodes):
+    if not rules.all_distances:
+        errors = dict.fromkeys(_first_distance_error(table, numa.distances))
+    elif any(table[a][b] != table[b][a] for a in nodes for b in nodes):
         errors[NOT_SYMMETRIC] = None
     for cpu in cpus:
         child: SchedDomain | None = None
         for place, domain in enumerate(cpu.domains):
             parent = cpu.domains[place + 1] if place + 1 < len(cpu.domains) else None
             for text in _domain_errors(cpu.cpu, child, domain, parent):
-                if not (before_fix and text == _OTHER_THAN_CHILD):
+                skipped = before_fix and text == _OTHER_THAN_CHILD
+                if not skipped and (rules.flag_masks or not text.startswith(_FLAG)):
                     errors[text] = None
             child = domain
     return tuple(errors)
+
+
+def _first_distance_error(table: Matrix, levels: Sequence[int]) -> tuple[str, ...]:
+    """Return the one line of `sched_numa_warn()`, if any: `sched_init_numa()` before 5.12."""
+    largest = 0
+    for node, row in enumerate(table):
+        for other, distance in enumerate(row):
+            if table[other][node] != distance:
+                return (NOT_SYMMETRIC,)
+            if node and not (distance in levels and distance <= largest):
+                return (_NOT_REPRESENTATIVE,)
+        largest = max(largest, *row)
+    return ()
 
 
 def _domain_errors(

@@ -32,10 +32,10 @@ FLAG_ORDER = (
 
 
 # The series whose predictions were compared with real boots.
-SERIES = ("5.10", "6.1", "6.12", "7.0", "7.2", "7.3")
-OLDEST = (5, 10)
+SERIES = ("4.12", "5.10", "6.1", "6.12", "7.0", "7.2", "7.3")
+OLDEST = (4, 4)
 # The last release of each major version: 5.19 was followed by 6.0. 7.3 is the newest known one.
-LAST_OF_MAJOR = {5: 19, 6: 19, 7: 3}
+LAST_OF_MAJOR = {4: 20, 5: 19, 6: 19, 7: 3}
 NEWEST = max(LAST_OF_MAJOR.items())
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,4})(?:\.([0-9]{1,4})(?![0-9])|(?![0-9.]))")
 # Stable releases in which rules change: of a series, the release.
@@ -49,6 +49,16 @@ class KernelRules:
     - `version`: the requested version, without the suffix of a distribution.
     - `series`: the series of these rules.
     - `remark`: a sentence about the series where `version` is not known, else empty.
+    - `own_groups`: each CPU has its own sched groups since 4.13; before, all have the same ones.
+      The log has their balance masks since then.
+    - `node_level`: the level NODE exists since 4.14 (051f3ca02e46).
+    - `all_prefer_siblings`: every domain inside a node has SD_PREFER_SIBLING since 4.20
+      (9c63e84db29b); before, those whose CPUs share a cache but no core do not.
+    - `zen_reclaim`: Zen CPUs have their own reclaim distance since 5.4 (a55c7454a8c8).
+    - `flag_masks`: all flags but SD_WAKE_AFFINE need groups, and the log has errors of flags, since
+      5.10.
+    - `all_distances`: levels come from the distances of all nodes since 5.12 (620a6dc40754), and
+      in 5.10 stable; before, from those of node 0 and larger ones.
     - `package_level`: the level of a whole package, DIE, or PKG since 6.7 (f577cd57bfaa).
     - `llc_flag`: SD_SHARE_PKG_RESOURCES, or SD_SHARE_LLC since 6.9 (54de442747037).
     - `cluster_level`: x86 has the level CLS since 5.16 (66558b730f25).
@@ -72,6 +82,12 @@ class KernelRules:
     version: str
     series: str
     remark: str
+    own_groups: bool
+    node_level: bool
+    all_prefer_siblings: bool
+    zen_reclaim: bool
+    flag_masks: bool
+    all_distances: bool
     package_level: str
     llc_flag: str
     cluster_level: bool
@@ -92,20 +108,26 @@ def rules_for(version: str) -> KernelRules:
     of the newest known version before it, with a remark, so that new kernels can be booted.
     arch_sched_node_distance() (06f2c90885e9, in 6.19) is left out: it only changes machines with
     Granite Rapids or Clearwater Forest CPUs, which no guest of QEMU has. Raises UserError for a
-    text that is not a version, and for a kernel before 5.10.
+    text that is not a version, and for a kernel before 4.4.
     """
     match = _VERSION.match(version)
     if match is None:
         raise UserError(f"not a kernel version: {version[:40]!r}", choices=SERIES)
     requested = (int(match[1]), int(match[2]))
     if requested < OLDEST:
-        raise UserError(f"kernel {version[:40]} is older than 5.10", choices=SERIES)
+        raise UserError(f"kernel {version[:40]} is older than 4.4", choices=SERIES)
     series = _nearest(requested)
     stable = 1 << 16 if match[3] is None or series != requested else int(match[3])
     return KernelRules(
         version=_with_release(match[0], series) if series == requested else match[0],
         series=_text(series),
         remark=_remark(match[0], requested, series),
+        own_groups=series >= (4, 13),
+        node_level=series >= (4, 14),
+        all_prefer_siblings=series >= (4, 20),
+        zen_reclaim=series >= (5, 4),
+        flag_masks=series >= (5, 10),
+        all_distances=series >= (5, 10) and series != (5, 11),
         package_level="PKG" if series >= (6, 7) else "DIE",
         llc_flag="SD_SHARE_LLC" if series >= (6, 9) else "SD_SHARE_PKG_RESOURCES",
         cluster_level=series >= (5, 16),
