@@ -55,16 +55,17 @@ def guest(
     topology: Topology, kernel: str, prepared: Builds, choice: Choice, *, trace_mib: int = 0
 ) -> Machine:
     """Return a guest with one of the kernels that were prepared, by its name."""
+    built = prepared.kernels[kernel]
     machine = Machine(
         topology=topology,
         bzimage=Path(),
-        rootfs=prepared.image.path,
+        rootfs=prepared.root(built),
         mode=choice.mode,
         seed=1,
         name=f"boot-{topology.name}",
         trace_memory_mib=trace_mib,
     )
-    return with_kernel(with_choice(machine, choice), prepared.kernels[kernel])
+    return with_kernel(with_choice(machine, choice), built)
 
 
 def check_host_root(kernel: BuiltKernel) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numalab.emulator.emulator_artifact import ensure_emulator
@@ -9,6 +10,7 @@ from numalab.emulator.emulator_specs import emulator_for
 from numalab.emulator.memory_plugin_artifact import memory_plugin
 from numalab.errors import UserError
 from numalab.guest.kvm import Choice, pick_mode
+from numalab.image.ext4_artifact import ensure_ext4
 from numalab.image.image_artifact import BuiltImage, ensure_image
 from numalab.image.recipe import Recipe
 from numalab.kernel.kernel_build import BuiltKernel, ensure_kernel
@@ -32,13 +34,19 @@ if TYPE_CHECKING:  # it imports the measures and their tables, which `boot` does
 class Builds:
     """Kernels by name, the image, and the files of each workload by its name, all built.
 
-    `schedulers` are those of variants by the variant's name.
+    `schedulers` are those of variants by the variant's name. `ext4` is the image for kernels that
+    cannot mount erofs, None where no kernel needs it.
     """
 
     kernels: Mapping[str, BuiltKernel]
     image: BuiltImage
     files: Mapping[str, Mapping[str, bytes]]
     schedulers: Mapping[str, SchedulerInGuest] = field(default_factory=dict)
+    ext4: Path | None = None
+
+    def root(self, kernel: BuiltKernel) -> Path:
+        """Return the image's file for a kernel."""
+        return self.image.path if kernel.mounts_erofs or self.ext4 is None else self.ext4
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,9 @@ def build(
         spec.name: ensure_kernel(spec, on_progress=_titled(f"kernel {spec.name}", on_progress))
         for spec in kernels
     }
-    return Builds(built, image, files)
+    old = any(not kernel.mounts_erofs for kernel in built.values())
+    ext4 = ensure_ext4(image, _titled(f"image {recipe.name}", on_progress)) if old else None
+    return Builds(built, image, files, ext4=ext4)
 
 
 def _build_schedulers(
@@ -152,7 +162,7 @@ def choose_mode(
         pick_mode(
             wanted,
             kernel.bzimage,
-            builds.image.path,
+            builds.root(kernel),
             initrd=kernel.initrd,
             words=words,
             connection=connection,

@@ -140,7 +140,7 @@ def make_tasks(study: BuiltStudy) -> tuple[Task, ...]:
                 kernel=plan.kernels[kernel],
                 capture=plan.capture,
                 built=builds.kernels[kernel],
-                rootfs=builds.image.path,
+                rootfs=builds.root(builds.kernels[kernel]),
                 files=builds.files[workload.name],
                 setting=study.setting,
                 results=study.results,

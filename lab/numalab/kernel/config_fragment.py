@@ -34,7 +34,7 @@ class Option:
 
     def is_for(self, version: str) -> bool:
         """Tell whether the option is for the kernel `version` ("6.12.117")."""
-        now = _numbers(version)
+        now = version_numbers(version)
         return (self.since is None or self.since <= now) and (
             self.until is None or now <= self.until
         )
@@ -143,10 +143,10 @@ def refusals(options: Iterable[Option], config: Mapping[str, str]) -> tuple[Refu
 def _era(comment: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
     era = _ERA.match(comment)
     since, until = era.groups() if era else (None, None)
-    return _numbers(since) if since else None, _numbers(until) if until else None
+    return version_numbers(since) if since else None, version_numbers(until) if until else None
 
 
-def _numbers(version: str) -> tuple[int, int]:
+def version_numbers(version: str) -> tuple[int, int]:
     """Return the first two numbers of a version; (7, 0) of "7-rc1"."""
     numbers = re.match(r"(\d+)(?:\.(\d+))?", version)
     if numbers is None:

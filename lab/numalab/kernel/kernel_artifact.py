@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.artifact.kinds import RecordKind, record_title, register_kind
+from numalab.kernel.old_kernels import PAUSES
 from numalab.source.series import SeriesInfo
 
 # Since 6.12 a trace instance can lie in reserved memory (kernel/trace/ring_buffer.c, rb_meta_*).
 _KEEPS_TRACE = (6, 12)
+# erofs is there since 4.19, but its format was not fixed before 5.4 (fs/erofs).
+_MOUNTS_EROFS = (5, 4)
 # Before 6.5 an x86 machine brings up CPUs one by one, and the waiting CPU never executes `pause`.
 # In QEMU 7.2's icount mode the other CPUs then get no time, unless this series is applied.
 _RUNS_IN_ICOUNT = (6, 5)
-_PAUSES = "relax-at-bring-up"
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,14 @@ class BuiltKernel:
         return self._is_since(_KEEPS_TRACE)
 
     @property
+    def mounts_erofs(self) -> bool:
+        """Tell whether the kernel mounts images as they are; older ones need them as ext4."""
+        return self._is_since(_MOUNTS_EROFS)
+
+    @property
     def runs_in_icount(self) -> bool:
         """Tell whether the kernel brings up its CPUs in icount mode."""
-        patched = any(series.name == _PAUSES for series in self.series)
+        patched = any(series.name == PAUSES for series in self.series)
         return patched or self._is_since(_RUNS_IN_ICOUNT)
 
     def lacks(self, *options: str) -> tuple[str, ...]:

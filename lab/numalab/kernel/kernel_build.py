@@ -14,7 +14,7 @@ from numalab.artifact.digest import digest_of, hash_file
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import write_json
-from numalab.kernel.config_fragment import Option, merge
+from numalab.kernel.config_fragment import Option, merge, version_numbers
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
 from numalab.kernel.kernel_config import Origin, config_origins, read_fragments, request_config
 from numalab.kernel.kernel_specs import KernelSpec, fragment_path
@@ -51,6 +51,12 @@ SETTINGS: Mapping[str, str] = {
     "PAHOLE": "false",
 }
 
+# binutils 2.31 made the pages of a linked file smaller. The boot code of x86 moves the parts of the
+# kernel to their places within the unpacked file, and overwrites parts that it has yet to move.
+# Linux 4.16 asks for large pages itself (e3d03598e8ae).
+_LARGE_PAGES: Mapping[str, str] = {"LD": "ld -z max-page-size=0x200000"}
+_ASKS_FOR_LARGE_PAGES = (4, 16)
+
 # A `make` above this process must not pass its flags on.
 ENVIRONMENT = {"MAKEFLAGS": "", "MFLAGS": "", "MAKELEVEL": "", "LC_ALL": "C", "TZ": "UTC"}
 
@@ -76,7 +82,10 @@ class KernelInputs:
     @property
     def settings(self) -> Mapping[str, str]:
         """Variables for make."""
-        return {**SETTINGS, "PAHOLE": "pahole"} if _has_btf(self.options) else SETTINGS
+        own = {"PAHOLE": "pahole"} if _has_btf(self.options) else {}
+        if version_numbers(self.source.version) < _ASKS_FOR_LARGE_PAGES:
+            own |= _LARGE_PAGES
+        return {**SETTINGS, **own}
 
     @property
     def config_digest(self) -> str:

@@ -17,6 +17,7 @@ from numalab.places import (
 )
 from numalab.source import git
 from numalab.source.kernel_source import ENDINGS, is_package
+from numalab.source.own_trees import is_own_tree, own_release
 from numalab.topology.predict.groups import Construction
 
 DEB = "deb:"
@@ -211,6 +212,9 @@ def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
     """Check the form of a source; return it with an absolute path, and whether it is prebuilt."""
     if text.startswith(DEB) and "/" not in text.removeprefix(DEB).partition("/")[2]:
         return text, True
+    if is_own_tree(text):
+        own_release(text)
+        return text, False
     if is_package(text) and not text.endswith(ENDINGS):
         return text, False
     prefix = git.PREFIX if text.startswith(git.PREFIX) else ""
@@ -219,7 +223,8 @@ def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:
             f"{text!r} is no kernel source",
             file=file,
             key=key,
-            choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "deb:PACKAGE[/SUITE]",
+            choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "mainline:RELEASE",
+                     "deb:PACKAGE[/SUITE]",
                      "the path of a folder, tarball, package, bzImage or vmlinux"],
         )  # fmt: skip
     path = home_expanded(text.removeprefix(prefix))

@@ -38,6 +38,7 @@ _UNMITIGATED = ("mitigations=off",)
 # A kernel at a random address takes memory from a random node.
 _IN_PLACE = ("nokaslr",)
 _RENAMED = (5, 13)  # sched_debug became sched_verbose (9406415f46f6)
+_EROFS = (5, 4)  # before, images are ext4 (numalab.image.ext4_artifact)
 _WITHOUT_MITIGATIONS = (6, 9)  # CONFIG_CPU_MITIGATIONS
 
 
@@ -67,7 +68,7 @@ def render_cmdline(
         "console=ttyS0",
         "root=/dev/pmem0",  # the first NVDIMM
         "rootwait=20",  # NVDIMMs are probed asynchronously
-        "rootfstype=erofs",
+        "rootfstype=ext4" if _version(release) < _EROFS else "rootfstype=erofs",
         "ro",
         "init=/usr/lib/numalab/init",
         # An oops is a panic: results of a guest after an oops are invalid.

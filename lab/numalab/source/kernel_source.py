@@ -1,7 +1,7 @@
 """Kernel sources: Debian packages, tarballs, folders and git revisions, each unpacked once."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.artifact.digest import remembered
@@ -18,6 +18,7 @@ from numalab.source.debian_packages import (
     fetched_packages,
     split_package,
 )
+from numalab.source.own_trees import NoOwnTree, check_release, find_own_tree, is_own_tree
 
 PACKAGES = Path("/usr/src")
 ENDINGS = (".tar", ".tar.xz", ".tar.zst", ".tar.gz", ".tar.bz2", ".tgz")
@@ -57,12 +58,16 @@ def is_package(text: str) -> bool:
 
 
 def find_source(text: str) -> Source:
-    """Find a source: `PACKAGE[/SUITE]`, `git:PATH[@REVISION]`, a tarball or a folder.
+    """Find a source: a package, `git:PATH[@REVISION]`, a tarball, a folder, `mainline:RELEASE`.
 
     /usr/src comes first for a package without a suite. Raises UserError for another text,
-    NotFetched for a package that is not in the cache, HostError for a missing tool and for a
-    fetched package that changed.
+    NotFetched for a package that is not in the cache and a release that is not on this host,
+    HostError for a missing tool and for a fetched package that changed.
     """
+    if is_own_tree(text):
+        source = find_source(find_own_tree(text, ENDINGS))
+        check_release(text, source.version)
+        return replace(source, name=text)
     if text.startswith(git.PREFIX):
         return _git_source(text, git.find_revision(text))
     if is_package(text):
@@ -74,14 +79,22 @@ def find_source(text: str) -> Source:
         return _tarball_source(text, path.resolve(), str(path))
     raise UserError(
         f"{text!r} is no kernel source",
-        choices=["linux-source-6.12[/SUITE]", "git:PATH[@REVISION]", "a folder", "a tarball"],
+        choices=[
+            "linux-source-6.12[/SUITE]",
+            "git:PATH[@REVISION]",
+            "mainline:RELEASE",
+            "a folder",
+            "a tarball",
+        ],
     )
 
 
 def fetch_source(text: str, tell: Progress) -> Source:
-    """Find a source; fetch a Debian package that is not in the cache."""
+    """Find a source; fetch a Debian package that is not in the cache. Raises NoOwnTree."""
     try:
         return find_source(text)
+    except NoOwnTree:
+        raise
     except NotFetched:
         fetch_packages(text, tell)
         return find_source(text)

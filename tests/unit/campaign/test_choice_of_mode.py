@@ -12,6 +12,7 @@ from numalab.campaign.boot import check_host_root
 from numalab.campaign.build import choose_mode, with_choice
 from numalab.errors import UserError
 from numalab.guest.kvm import Choice
+from numalab.image.image_artifact import BuiltImage
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.machine.model import Machine
 from numalab.topology.load import load_topology
@@ -28,7 +29,9 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(
         build, "pick_mode", lambda asked, *_, **__: Choice(asked, "host", "asked for")
     )
-    return SimpleNamespace(kernels={"k": kernel}, image=SimpleNamespace(path=Path("i")))
+    return SimpleNamespace(
+        kernels={"k": kernel}, image=SimpleNamespace(path=Path("i")), root=lambda _: Path("i")
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,23 @@ def test_icount_has_the_hosts_own_unless_one_is_said(
     machine = with_choice(MACHINE, choice)
     assert str(machine.emulator or "") == (program or "")
     assert str(machine.memory_model or "") == (model or "")
+
+
+def test_only_kernels_before_5_4_get_the_image_as_ext4() -> None:
+    image = BuiltImage("tiny", Path("i.erofs"), "5", 1, ())
+    builds = build.Builds({}, image, {}, ext4=Path("i.ext4"))
+    roots = {
+        release: str(builds.root(built_of(release)))
+        for release in ("4.12.0", "5.3.18", "5.4.0", "6.12.1", "v5")
+    }
+    assert roots == {
+        "4.12.0": "i.ext4", "5.3.18": "i.ext4", "5.4.0": "i.erofs", "6.12.1": "i.erofs",
+        "v5": "i.erofs",
+    }  # fmt: skip
+
+
+def built_of(release: str) -> BuiltKernel:
+    return BuiltKernel("k", Path("k"), release, None, "", "", (), release, 0.0, "gcc", "")
 
 
 @pytest.mark.parametrize("mode", ["tcg", "kvm"])

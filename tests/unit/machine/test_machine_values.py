@@ -142,7 +142,9 @@ def test_the_command_line() -> None:
         ("6.1.0-56-amd64", True, {"sched_verbose", "mitigations=off", "nokaslr"}, {"sched_debug"}),
         ("6.12.1+deb", True, {"mitigations=off", "nokaslr"}, {"sched_debug"}),
         ("5.10.223", False, {"sched_debug", "mitigations=off"}, {"sched_verbose", "nokaslr"}),
-        ("v5", False, {"sched_verbose"}, {"sched_debug"}),
+        ("5.4.0", False, {"rootfstype=erofs"}, {"rootfstype=ext4"}),
+        ("4.12.0", False, {"rootfstype=ext4", "sched_debug"}, {"rootfstype=erofs"}),
+        ("v5", False, {"sched_verbose", "rootfstype=erofs"}, {"sched_debug"}),
     ],
 )
 def test_words_that_not_every_kernel_has(

@@ -18,9 +18,13 @@ from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
 from numalab.kernel.kernel_config import Origin, read_fragments
 from numalab.kernel.kernel_specs import KernelSpec, fragment_path, load_kernels
+from numalab.kernel.old_kernels import lacking
 from numalab.kernel.patch_series import find_series, refresh_series, series_name
 from numalab.kernel.patched_kernel import list_all_kernels, patched_kernel
 from numalab.qemu.hypervisor import EMBED
+from numalab.source.debian_packages import NotFetched
+from numalab.source.kernel_source import find_source
+from numalab.source.own_trees import NoOwnTree
 from numalab.topology.load import load_topology
 
 app = typer.Typer(no_args_is_help=True)
@@ -56,6 +60,7 @@ def show(name: Name, as_json: options.Json = False) -> None:
     fragments = {f.name: f.summary for f in read_fragments(map(fragment_path, spec.fragments))}
     series = [find_series(text).info for text in spec.series]
     value = _summary(spec, built) | {"fragments": fragments, "series": series}
+    value["lacks"] = _lacking(built) if built else ()
     lines = [f"{spec.name}: {spec.summary}", f"  source     {spec.source}"]
     lines += [f"  fragment   {fragment}: {summary}" for fragment, summary in fragments.items()]
     for info in series:
@@ -91,6 +96,8 @@ def build(
         sources = dict.fromkeys(spec.source for spec in named.values())
         raise UserError(f"no kernel has the source {source!r}", key="--source", choices=sources)
     specs = specs or [chosen_kernel(name) for name in names or ()]
+    if every:
+        specs = [spec for spec in specs if _is_here(spec)]
     kernels = []
     table = Table("kernel", "release", "seconds", "bzImage", box=None)
     for spec in specs:
@@ -165,6 +172,19 @@ def _origin_lines(origins: tuple[Origin, ...]) -> list[str]:
     ]
 
 
+def _is_here(spec: KernelSpec) -> bool:
+    """Tell whether a kernel's source can be had; say which release the user has to provide."""
+    try:
+        if not spec.is_prebuilt:
+            find_source(spec.source)
+    except NoOwnTree as error:
+        say(f"skipped {spec.name}: {error}")
+        return False
+    except NotFetched:
+        pass  # the build fetches it
+    return True
+
+
 def _summary(spec: KernelSpec, built: BuiltKernel | None) -> dict[str, object]:
     return {**picked(spec, "name", "summary", "source", "series", "fragments"), "built": built}
 
@@ -180,7 +200,12 @@ def _built_lines(built: BuiltKernel | None) -> list[str]:
         f"  digest     {built.digest}",
         f"  compiler   {built.compiler}",
         f"  took       {built.seconds:.0f} s",
+        *(f"  lacks      {line}" for line in _lacking(built)),
     ]
+
+
+def _lacking(built: BuiltKernel) -> tuple[str, ...]:
+    return lacking(built.release, {series.name for series in built.series})
 
 
 @app.command("try")

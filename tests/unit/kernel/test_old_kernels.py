@@ -1,0 +1,25 @@
+import pytest
+
+from numalab.kernel.old_kernels import PAUSES, lacking
+
+
+@pytest.mark.parametrize(
+    ("release", "series", "count", "has"),
+    [
+        ("4.12.0", (), 9, "sched groups of each CPU (4.13): all CPUs have the same ones"),
+        ("4.12.0", (PAUSES,), 8, "erofs (5.4): the image is mounted as ext4"),
+        ("5.10.223", (), 4, "bring-up of CPUs in mode icount (6.5): add the series relax-at"),
+        ("6.1.192", (PAUSES,), 1, "trace in reserved memory (6.12)"),
+    ],
+)
+def test_what_an_old_kernel_lacks(
+    release: str, series: tuple[str, ...], count: int, has: str
+) -> None:
+    lines = lacking(release, series)
+    assert len(lines) == count
+    assert any(line.startswith(has) for line in lines), lines
+
+
+@pytest.mark.parametrize("release", ["6.12.117", "7.3.4", "unknown"])
+def test_a_new_kernel_lacks_nothing(release: str) -> None:
+    assert lacking(release) == ()
