@@ -13,10 +13,13 @@ import pytest
 from numalab.campaign.build import with_kernel
 from numalab.campaign.check import check_topology
 from numalab.capture.decode import decode_trace
+from numalab.image.ext4_artifact import ensure_ext4
+from numalab.image.image_artifact import BuiltImage
 from numalab.kernel.initramfs import make_initramfs
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel
 from numalab.kernel.kernel_specs import KernelSpec, load_kernels
 from numalab.kernel.patched_kernel import find_kernel
+from numalab.machine.model import Machine
 from numalab.results.guest_output import read_guest_view
 from support.guest_types import Boot, MakeMachine
 from support.trace_report import assert_as_reported
@@ -77,14 +80,20 @@ def test_from_a_patch_to_the_old_groups() -> None:
     assert entries["debian-6.12-undo-group-construction"]["digest"] == named.digest
 
 
+def machine_of(machine: Machine, kernel: BuiltKernel, image: BuiltImage) -> Machine:
+    """Return the machine with a kernel, and with the image that this kernel can mount."""
+    rootfs = image.path if kernel.mounts_erofs else ensure_ext4(image)
+    return dataclasses.replace(with_kernel(machine, kernel), rootfs=rootfs)
+
+
 @pytest.mark.parametrize("topology", ["ring-4", "mesh-8", "slow-memory-3"])
 @pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
 def test_another_version_is_as_predicted(
-    boot: Boot, make_machine: MakeMachine, spec: KernelSpec, topology: str
+    boot: Boot, make_machine: MakeMachine, image: BuiltImage, spec: KernelSpec, topology: str
 ) -> None:
     built = ensure_kernel(spec)
     assert built.runs_in_icount
-    machine = with_kernel(make_machine(topology, "icount"), built)
+    machine = machine_of(make_machine(topology, "icount"), built, image)
     outcome, run_dir = boot("uname", "-r", machine=machine, events=("sched:sched_switch",))
     assert outcome.status == 0
     assert run_dir.stdout.read_text() == f"{built.release}\n"
@@ -101,9 +110,9 @@ def test_another_version_is_as_predicted(
 
 @pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
 def test_events_of_another_version_are_as_trace_cmd_reports_them(
-    boot: Boot, make_machine: MakeMachine, spec: KernelSpec, tmp_path: Path
+    boot: Boot, make_machine: MakeMachine, image: BuiltImage, spec: KernelSpec, tmp_path: Path
 ) -> None:
-    machine = with_kernel(make_machine("ring-4", "tcg"), ensure_kernel(spec))
+    machine = machine_of(make_machine("ring-4", "tcg"), ensure_kernel(spec), image)
     events = ("sched", "migrate", "task", "signal", "irq", "timer", "kmem", "raw_syscalls")
     outcome, run_dir = boot("hackbench", "-g", "1", "-l", "1", machine=machine, events=events)
     assert outcome.status == 0

@@ -66,6 +66,29 @@ def test_bound_threads_stayed_on_one_node_before(name: str) -> None:
     assert all(share == {"0.0", "100.0"} for share in shares)
 
 
+@pytest.mark.parametrize(
+    ("name", "machine", "node"),
+    [("group-construction-period", "ring-4", 3), ("group-construction-period-mesh", "mesh-8", 4)],
+)
+def test_the_page_has_the_shares_on_the_kernel_of_the_post(
+    name: str, machine: str, node: int
+) -> None:
+    rows = {row["run"]: row for row in measured(name)}
+    page = (ROOT / "docs/results/group-construction.md").read_text(encoding="utf-8")
+    for title, measure in (
+        (f"CPU time on node {node}", f"task_time_share_node{node}"),
+        ("idle while overloaded", "idle_while_overloaded"),
+    ):
+        shown = " | ".join(
+            ", ".join(
+                f"{float(rows[f'{machine}_bound-hogs_{variant}_{seed}'][measure]):.0f}"
+                for seed in range(1, 6)
+            )
+            for variant in ("before", "post", "today")
+        )
+        assert f"| {machine}, {title}, % | {shown} |" in page
+
+
 def test_the_page_has_the_rates_of_long_streams() -> None:
     rows = {row["run"]: row["triad_rate"] for row in measured("less-busy-nodes-long")}
     page = (ROOT / "docs/results/less-busy-nodes.md").read_text(encoding="utf-8")
