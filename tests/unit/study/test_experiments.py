@@ -89,6 +89,21 @@ def test_the_page_has_the_shares_on_the_kernel_of_the_post(
         assert f"| {machine}, {title}, % | {shown} |" in page
 
 
+def test_the_page_has_the_rates_on_the_kernel_of_the_post() -> None:
+    rows = {
+        row["run"]: float(row["throughput"]) for row in measured("group-construction-period-table")
+    }
+    page = (ROOT / "docs/results/group-construction.md").read_text(encoding="utf-8")
+    for count in (1, 8, 32, 48):
+        cells = []
+        for machine in ("mesh-8x4", "ring-4x8"):
+            before, post = (
+                rows[f"{machine}_threads-{count}_{variant}_1"] for variant in ("before", "post")
+            )
+            cells.append(f"{before:,.0f} | {post:,.0f} ({(post / before - 1) * 100:+.1f} %)")
+        assert f" % | {' | '.join(cells)} |" in page
+
+
 def test_the_page_has_the_rates_of_long_streams() -> None:
     rows = {row["run"]: row["triad_rate"] for row in measured("less-busy-nodes-long")}
     page = (ROOT / "docs/results/less-busy-nodes.md").read_text(encoding="utf-8")
