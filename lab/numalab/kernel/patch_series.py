@@ -129,8 +129,8 @@ def _load_range(text: str) -> Series:
 def with_series(base: KernelSpec, text: str) -> KernelSpec:
     """Return `base` with one more series, an argument of `find_series`.
 
-    If a kernel in kernels.toml has that series and a construction of sched groups, the result has
-    the same. Raises UserError for a prebuilt base and for a series that cannot be read.
+    If all kernels in kernels.toml with that series have a construction of sched groups, the result
+    has the same. Raises UserError for a prebuilt base and for a series that cannot be read.
     """
     if base.is_prebuilt:
         raise UserError(f"{base.name} is prebuilt: patches need a source", key="--base")
@@ -138,15 +138,16 @@ def with_series(base: KernelSpec, text: str) -> KernelSpec:
     groups = [
         spec.groups
         for spec in load_kernels().values()
-        if spec.groups is not Construction.NOW
-        and any(find_series(name).info.digest == series.info.digest for name in spec.series)
+        if any(find_series(name).info.digest == series.info.digest for name in spec.series)
     ]
+    # A series that some kernel has without them, such as relax-at-bring-up, does not make them.
+    makes_groups = bool(groups) and Construction.NOW not in groups
     return replace(
         base,
         name=f"{base.name}+{series.name}",
         summary=f"{base.name} with {series.name}",
         series=(*base.series, text),
-        groups=groups[0] if groups else base.groups,
+        groups=groups[0] if makes_groups else base.groups,
     )
 
 

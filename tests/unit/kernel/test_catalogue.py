@@ -7,8 +7,10 @@ from numalab.errors import UserError
 from numalab.kernel.config_fragment import merge
 from numalab.kernel.kernel_config import read_fragments
 from numalab.kernel.kernel_specs import fragment_path, load_kernels, series_path
+from numalab.kernel.patch_series import with_series
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.series import load_series
+from numalab.topology.predict.groups import Construction
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -57,3 +59,10 @@ def test_what_is_wrong_in_kernels_toml_is_named(
         load_kernels()
     assert str(caught.value).startswith(str(file))
     assert message in str(caught.value)
+
+
+def test_a_series_of_plain_kernels_makes_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_HOME", str(REPOSITORY))
+    base = load_kernels()["debian-6.12"]
+    assert with_series(base, "relax-at-bring-up").groups is Construction.NOW
+    assert with_series(base, "groups-of-the-post").groups is Construction.POST_2017
