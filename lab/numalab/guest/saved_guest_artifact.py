@@ -18,7 +18,7 @@ from numalab.artifact.digest import digest_of, hash_file, remembered
 from numalab.artifact.kinds import Kind, entry_lock, keep_newest, record_title, register_kind
 from numalab.document import read_record
 from numalab.errors import HostError
-from numalab.files import replacing, write_json
+from numalab.files import create, replacing, write_json
 from numalab.guest.hold import is_held
 from numalab.locks import locked
 from numalab.machine.memory import HeldMemory, read_blocks, write_blocks
@@ -61,10 +61,10 @@ class SavedGuest:
 
     def copy_files(self, run_dir: RunDir, plugins: tuple[Plugin, ...]) -> None:
         """Give a new guest the logs and the counts of this one. Raises OSError."""
-        shutil.copyfile(self.directory.console, run_dir.console)
-        shutil.copyfile(self.directory.heartbeat, run_dir.heartbeat)
+        _copy(self.directory.console, run_dir.console)
+        _copy(self.directory.heartbeat, run_dir.heartbeat)
         for number, path in enumerate(mapped_files(plugins)):
-            shutil.copyfile(self.directory.path / f"{_COUNTS}{number}", path)
+            shutil.copyfile(self.directory.path / f"{_COUNTS}{number}", path)  # which is there
 
     def load(self, guest: Guest, memory: HeldMemory) -> None:
         """Continue this guest in a QEMU that waits for it. Raises HostError."""
@@ -168,13 +168,19 @@ def _write(
             name: write_blocks(descriptor, folder / name)
             for name, descriptor in zip(names, memory.fds, strict=True)
         }
-        shutil.copyfile(run_dir.console, saved.console)
-        shutil.copyfile(run_dir.heartbeat, saved.heartbeat)
+        _copy(run_dir.console, saved.console)
+        _copy(run_dir.heartbeat, saved.heartbeat)
         for number, path in enumerate(mapped_files(machine.plugins)):
-            shutil.copyfile(path, folder / f"{_COUNTS}{number}")
+            _copy(path, folder / f"{_COUNTS}{number}")
         record = _Record(machine.topology.name, _hashes(folder, hash_file), blocks)
         write_json(folder / _RECORD, asdict(record))
     keep_newest(SAVED, _MOST)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file; only this user can read the copy. Raises OSError."""
+    with source.open("rb") as file, create(target) as copy:
+        shutil.copyfileobj(file, copy)
 
 
 def mapped_files(plugins: tuple[Plugin, ...]) -> list[Path]:

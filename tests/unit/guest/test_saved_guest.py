@@ -218,6 +218,7 @@ def test_a_saved_guest_gives_its_memory_logs_and_counts(saved: SavedGuest, tmp_p
     assert target.console.read_text() == "the kernel's log\n"
     assert "held" in target.heartbeat.read_text()
     assert [path.read_bytes() for path in mapped_files((plugin,))] == [b"sites"]
+    assert {path.stat().st_mode & 0o077 for path in target.path.iterdir()} == {0}
     guest, memory = FakeGuest(), HeldMemory((memfd(), memfd()))
     saved.load(guest, memory)
     assert os.pread(memory.fds[0], 3 * BLOCK, 0) == bytes(BLOCK) + b"x" * BLOCK + bytes(BLOCK)
