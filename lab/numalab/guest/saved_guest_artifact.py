@@ -9,6 +9,7 @@ is removed, and made again.
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +35,8 @@ _RECORD = "saved.json"
 _NODE = "node"  # and its number: the files of its memory
 _COUNTS = "counts"  # and the number of the plugin
 _FREE = 2 << 30  # bytes of the disk that are left to other files
-_LOOKS = 100  # at a guest that is held, before it is given up
+_LOOKS = 12  # at a guest that is held, before it is given up
+_PAUSE = 600.0  # seconds until a guest is tried again whose hold was missed
 _MOST = 40  # entries; the one that was used longest ago goes
 
 
@@ -132,18 +134,24 @@ def save_when_held(
 
     It is not saved where another process saves the same one, where the host is too slow to meet the
     hold, or has no space. Returns whether the guest still does what it would do without that: not
-    if it was stopped when the hold had ended. Raises HostError if it cannot be resumed.
+    if it was looked at or stopped when the hold had ended. After that it is not tried again for ten
+    minutes. Raises HostError if it cannot be resumed.
     """
     cpus = machine.topology.cpu_count
     with suppress(HostError, OSError), locked(entry_lock(entry), wait=False):
         if read_saved(entry) is not None or shutil.disk_usage(entry.parent).free < _FREE:
             return True
-        if not _in_loop(guest, cpus):
+        missed = entry.with_name(f".{entry.name}.missed")
+        if missed.exists() and time.time() - missed.stat().st_mtime < _PAUSE:
             return True
+        missed.touch(mode=0o600)
+        if not _in_loop(guest, cpus):
+            return False
         guest.stop()
         try:
             if not is_held(guest.registers(), cpus):
                 return False
+            missed.unlink()
             _write(entry, machine, guest, memory, run_dir)
         finally:
             guest.resume()
@@ -151,7 +159,7 @@ def save_when_held(
 
 
 def _in_loop(guest: Guest, cpus: int) -> bool:
-    """Wait until the guest is seen in its hold; reading registers changes nothing in it."""
+    """Wait until the guest is seen in its hold; reading registers there changes nothing."""
     return any(is_held(guest.registers(), cpus) for _ in range(_LOOKS))
 
 

@@ -206,6 +206,7 @@ def started(
         witness.started()
         if prepared.saved is not None:
             prepared.saved.load(guest, memory)
+        guest.versions()  # asked now, and not while it runs
         guest.resume()
         yield guest, memory, witness
 

@@ -31,7 +31,7 @@ _ONE_CLOCK = ("tsc=reliable",)
 # (images/src/numalab-start.c). None in kvm, where the placement is proved from the first
 # instruction on, and in timed, whose memory model keeps its caches outside of QEMU's state.
 HELD_MODES: tuple[Mode, ...] = ("icount", "tcg")
-_HOLD_TURNS = 12_000
+_HOLD_TURNS = 24_000
 
 # numalab builds kernels without mitigations; before 6.9 no option disables all of them.
 _UNMITIGATED = ("mitigations=off",)

@@ -47,6 +47,7 @@ class Guest:
         self._gone = False  # QEMU has been ended here, and is not there any more
         self._threads: tuple[int, ...] = ()
         self._pid: int | None = None
+        self._versions: dict[str, str] = {}
         self._oom_kills = oom_kills()
 
     @property
@@ -90,12 +91,17 @@ class Guest:
         return int(word, 16)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of libvirt (the library in this process) and of QEMU."""
-        qemu = self.monitor("query-version")["qemu"]
-        return {
-            "libvirt": library_version()[1],
-            "qemu": f"{qemu['major']}.{qemu['minor']}.{qemu['micro']}",
-        }
+        """Return the versions of libvirt (the library in this process) and of QEMU.
+
+        QEMU is asked once, before its CPUs run: a command that wakes its main loop while they do
+        can move the clock of mode icount. icount_start_warp_timer() then finds all CPUs halted
+        before the last instructions have been counted (softmmu/icount.c, 7.2).
+        """
+        if not self._versions:
+            qemu = self.monitor("query-version")["qemu"]
+            number = f"{qemu['major']}.{qemu['minor']}.{qemu['micro']}"
+            self._versions = {"libvirt": library_version()[1], "qemu": number}
+        return self._versions
 
     def stop(self) -> None:
         """Stop the guest's CPUs and its clock. Raises HostError."""

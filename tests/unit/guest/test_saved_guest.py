@@ -236,11 +236,17 @@ def test_it_is_saved_while_it_is_stopped(machine: Machine, run_dir: RunDir) -> N
     assert again.did == []
 
 
-def test_a_hold_that_is_not_met_changes_nothing(machine: Machine, run_dir: RunDir) -> None:
-    guest = FakeGuest()
+def test_a_hold_that_is_not_met_is_not_tried_again_soon(machine: Machine, run_dir: RunDir) -> None:
+    assert not save(machine, FakeGuest(), run_dir)
+    guest = FakeGuest(True, True)
     assert save(machine, guest, run_dir)
     assert guest.did == []
     assert read_saved(entry_of(machine)) is None
+    missed = next(entry_of(machine).parent.glob(".*.missed"))
+    os.utime(missed, (0, 0))
+    assert save(machine, FakeGuest(True, True), run_dir)
+    assert read_saved(entry_of(machine)) is not None
+    assert not missed.exists()
 
 
 def test_a_guest_that_was_stopped_too_late_is_not_what_it_was(

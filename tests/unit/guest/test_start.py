@@ -170,6 +170,10 @@ class FakeGuest:
     def host_address(self, address: int) -> int:
         return 0x7F0000000000 + address
 
+    def versions(self) -> dict[str, str]:
+        self.calls.append("asked")
+        return {}
+
     def resume(self) -> None:
         self.calls.append("resumed")
 
@@ -227,8 +231,8 @@ def test_a_guest_is_proved_before_it_runs_and_nothing_of_it_is_left(
     machine: Machine, calls: list[str]
 ) -> None:
     with running(machine, calls):
-        assert calls == ["started g", "proved", "resumed"]
-    assert calls[3:] == LEFT
+        assert calls == ["started g", "proved", "asked", "resumed"]
+    assert calls[4:] == LEFT
 
 
 def test_nothing_is_left_either_of_one_whose_end_is_an_error(
@@ -236,7 +240,7 @@ def test_nothing_is_left_either_of_one_whose_end_is_an_error(
 ) -> None:
     with pytest.raises(KeyboardInterrupt), running(machine, calls):
         raise KeyboardInterrupt
-    assert calls[3:] == LEFT
+    assert calls[4:] == LEFT
 
 
 def test_one_that_does_not_start_gives_back_what_it_took(
