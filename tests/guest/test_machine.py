@@ -31,7 +31,8 @@ def test_the_guest_sees_the_topologys_distances(boot: Boot, make_machine: MakeMa
     for node in machine.topology.nodes:
         assert f"node {node.id} cpus: {' '.join(map(str, node.cpus))}" in lines
     assert [proof.node for proof in outcome.proof.memory] == [0, 1, 2, 3]
-    assert all(sum(proof.pages.values()) > 1000 for proof in outcome.proof.memory)
+    # The pages that QEMU has touched: a guest that continues touches fewer than one that boots.
+    assert all(sum(proof.pages.values()) > 100 for proof in outcome.proof.memory)
 
 
 def test_what_the_command_does_comes_back(boot: Boot, make_machine: MakeMachine) -> None:
