@@ -46,15 +46,36 @@ def list_cache() -> tuple[Entry, ...]:
         size, last = _measure(path)
         if not size:
             continue
-        is_open = any(path == used or path in used.parents for used in open_paths)
         reason = "used just now" if now - last < HOUR else ""
-        if is_open or is_locked(kind.lock(path)):
+        if _is_in_use(kind, path, open_paths):
             reason = "in use"
         title = path.name
         with suppress(UserError, KeyError, TypeError, OSError, ValueError):
             title = kind.title(path)
         entries.append(Entry(kind.name, title, path, size, last, reason))
     return tuple(sorted(entries, key=lambda entry: -entry.last_use))
+
+
+def keep_newest(kind: Kind, most: int, title: str | None = None) -> None:
+    """Remove all but the `most` entries of a kind, or those with a title, that were used last.
+
+    Entries that cannot be read, or that are in use, are left.
+    """
+    base, used = cache_dir(), []
+    for path in cache_dir(*kind.folder.split("/")).glob("[!.]*"):
+        with suppress(UserError, KeyError, TypeError, OSError, ValueError):
+            if title is None or kind.title(path) == title:
+                used.append((path.stat().st_mtime_ns, path))
+    old = [path for _, path in sorted(used, reverse=True)[most:]]
+    open_paths = _open_paths(base) if old else frozenset()
+    for path in old:
+        if not _is_in_use(kind, path, open_paths):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_in_use(kind: Kind, path: Path, open_paths: frozenset[Path]) -> bool:
+    is_open = any(path == used or path in used.parents for used in open_paths)
+    return is_open or is_locked(kind.lock(path))
 
 
 def choose_to_prune(

@@ -7,7 +7,6 @@ numalab whose name ends in `_artifact`, so that a new kind takes one module.
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,6 @@ from pydantic import TypeAdapter
 
 from numalab.artifact.digest import hash_file
 from numalab.document import read_record
-from numalab.errors import UserError
 from numalab.files import read_json, write_json
 from numalab.places import cache_dir
 
@@ -100,20 +98,6 @@ class RecordKind(Kind, Generic[T]):
             return value if whole and record["digest"] == entry.name else None
         except (OSError, KeyError, TypeError, ValueError):  # a name may be too long, or no text
             return None
-
-
-def keep_newest(kind: Kind, most: int, title: str | None = None) -> None:
-    """Remove all but the `most` entries of a kind, or those with a title, that were used last.
-
-    Entries that cannot be read are left.
-    """
-    used = []
-    for entry in cache_dir(*kind.folder.split("/")).glob("[!.]*"):
-        with suppress(OSError, KeyError, TypeError, ValueError, UserError):
-            if title is None or kind.title(entry) == title:
-                used.append((entry.stat().st_mtime_ns, entry))
-    for _, entry in sorted(used, reverse=True)[most:]:
-        shutil.rmtree(entry, ignore_errors=True)
 
 
 def record_title(record: str, key: str) -> Callable[[Path], str]:

@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from numalab.artifact.cache import keep_newest
 from numalab.artifact.digest import digest_of, hash_file, remembered
-from numalab.artifact.kinds import Kind, entry_lock, keep_newest, record_title, register_kind
+from numalab.artifact.kinds import Kind, entry_lock, record_title, register_kind
 from numalab.document import read_record
 from numalab.errors import HostError
 from numalab.files import create, replacing, write_json

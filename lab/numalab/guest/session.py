@@ -140,13 +140,6 @@ class Session:
         return status
 
     @property
-    def guest(self) -> Guest:
-        """The guest; raises what ended it, if it has ended."""
-        self._check()
-        assert self._guest is not None
-        return self._guest
-
-    @property
     def alive(self) -> bool:
         """Whether the guest still runs."""
         return self._thread is not None and self._thread.is_alive()

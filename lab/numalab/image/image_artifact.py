@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from numalab.artifact.builder import Artifact, Work, build, cached, existing_file
+from numalab.artifact.cache import keep_newest
 from numalab.artifact.digest import hash_file, remembered
-from numalab.artifact.kinds import Kind, keep_newest, record_title, register_kind
+from numalab.artifact.kinds import Kind, record_title, register_kind
 from numalab.artifact.program_artifact import compile_program, programs_digest
 from numalab.document import read_record
 from numalab.errors import BuildError, HostError, UserError
