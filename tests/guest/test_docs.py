@@ -79,5 +79,7 @@ def test_a_command_that_is_shown_runs(page: str, folder: str, command: str, scra
         check=False,
         timeout=1100,
     )
-    assert done.returncode == (int(code[1]) if code else 0), f"{page}: {done.stderr[-2000:]}"
+    assert done.returncode == (int(code[1]) if code else 0), (
+        f"{page}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    )
     assert "Traceback" not in done.stderr
