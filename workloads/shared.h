@@ -13,6 +13,13 @@
 #define MPOL_BIND 2 /* linux/mempolicy.h */
 #define MAX_NODES 64
 
+/*
+ * The body of a busy loop: with two more instructions a turn has 124, about a microsecond in
+ * icount mode (8 ns each), and less on hardware. An emulator pays for each turn rather than
+ * for each instruction: turns of two cost the host ten times as much for the same guest time.
+ */
+#define TURN ".rept 122\n\tnop\n\t.endr\n\t"
+
 /* CPUs from a list such as `2-3,6` (bitmap_parselist() in the kernel's lib/bitmap.c). */
 static inline cpu_set_t parse_cpulist(const char *text)
 {

@@ -73,7 +73,7 @@ static void hog(void)
 	sigaction(SIGUSR1, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	mine->running = 1;
-	__asm__ volatile("xor %%r12d, %%r12d\n1:\tinc %%r12\n\tjmp 1b" : : : "r12", "cc", "memory");
+	__asm__ volatile("xor %%r12d, %%r12d\n1:\t" TURN "add $1, %%r12\n\tjmp 1b" : : : "r12", "cc", "memory");
 }
 
 static void start_hogs(const cpu_set_t *start)

@@ -11,8 +11,7 @@
  * at begin, half and end, the CPU and the CPU
  * time of each process, the turns of lockers and their longest wait for the lock, and where the memory
  * of each task lies at the end. As process 1 of a guest it
- * reads LOADS from /loads, and powers off. Work is counted in turns of a loop: TURNS for each us, about a us in
- * icount mode (8 ns for an instruction), less on hardware.
+ * reads LOADS from /loads, and powers off. Work is counted in turns of a loop (shared.h), one for each us.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -33,7 +32,6 @@
 #include "counters.h"
 #include "load.h"
 
-#define TURNS 62
 #define MOST_PROCESSES 1024
 #define PAGE 4096UL
 #define CPUSET CGROUPS "/hunt"
@@ -81,10 +79,8 @@ static int put(const char *path, const char *text)
 
 static void work(long us)
 {
-	unsigned long turns = us * TURNS;
-
-	if (turns)
-		__asm__ volatile("1:\tdec %0\n\tjnz 1b" : "+r"(turns) : : "cc");
+	if (us > 0)
+		__asm__ volatile("1:\t" TURN "sub $1, %0\n\tjnz 1b" : "+r"(us) : : "cc");
 }
 
 static void pause_us(long us)
@@ -309,7 +305,7 @@ static void run_task(struct part *part, int place, int number, int task, const i
 			work(200);
 			sched_yield();
 		}
-		__asm__ volatile("1:\tinc %%r12\n\tjmp 1b" : : : "r12", "cc");
+		__asm__ volatile("1:\t" TURN "add $1, %%r12\n\tjmp 1b" : : : "r12", "cc");
 		break;
 	case SLEEPER:
 		for (;;) {

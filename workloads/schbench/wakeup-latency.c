@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "numalab.h"
+#include "shared.h"
 
 #define MAX_MESSENGERS 64
 #define MAX_WORKERS 256 /* of one messenger */
@@ -91,7 +91,7 @@ static void *work(void *argument)
 			worker->samples[worker->requests] = began - worker->woken_at;
 		worker->requests++;
 		while (now() - began < work_time)
-			;
+			__asm__ volatile(TURN);
 	}
 }
 
