@@ -113,6 +113,10 @@ class HuntBench:
         """The names of the properties to judge."""
         return frozenset(property_names()) if self.properties is None else self.properties
 
+    def for_new_machines(self) -> "HuntBench":
+        """Return the bench for machines most of which boot once: their guests are not saved."""
+        return replace(self, choice=replace(self.choice, cold=True))
+
 
 def boot_case(case: Case, bench: HuntBench, seed: int) -> BootResult:
     """Boot a case, run its loads, and return the finding of each property.

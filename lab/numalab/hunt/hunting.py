@@ -236,14 +236,15 @@ class Hunter:
         self, cases: Sequence[Case]
     ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
         """Boot cases, also on the reference kernel if any, with the same seed."""
-        bench = self.bench
+        bench = self.bench.for_new_machines()
         if self.direction is not None:
             bench = replace(bench, reach=self.direction.table)
         boots: list[Boot] = [(case, bench, self.aim.seed) for case in cases]
         if self.reference is None or self.aim.survey:
             yield from zip(cases, self.workers.boot(boots), [None] * len(cases), strict=True)
             return
-        boots += [(case, self.reference, self.aim.seed) for case in cases]
+        reference = self.reference.for_new_machines()
+        boots += [(case, reference, self.aim.seed) for case in cases]
         results = self.workers.boot(boots)
         pairs = zip(results[: len(cases)], results[len(cases) :], strict=True)
         for case, (result, other) in zip(cases, pairs, strict=True):

@@ -111,10 +111,10 @@ class Bench:
         self.properties = properties
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
-        choice = SimpleNamespace(mode="icount", emulator=None)
+        choice = Choice("icount", "host", "asked for")
         kernels = {spec.name: SimpleNamespace(bzimage_sha256=self.bytes_of(spec)) for spec in specs}
         files = cast(Builds, SimpleNamespace(files={}, kernels=kernels))
-        first, *later = [HuntBench(spec, files, cast(Choice, choice)) for spec in specs]
+        first, *later = [HuntBench(spec, files, choice) for spec in specs]
         if scheduler is not None:
             built = BuiltScheduler(scheduler, Path("/nowhere"), "0")
             first = replace(first, scheduler=SchedulerInGuest(built, ("sh",), {}))

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case, classes
 from numalab.hunt.confirm import FreshBoots
@@ -16,7 +16,23 @@ from numalab.hunt.hunting import Aim, Hunter
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
 PROP = "reachability"
-MINE, THEIRS = cast(HuntBench, "mine"), cast(HuntBench, "theirs")
+ICOUNT = Choice("icount", "host", "asked for")
+
+
+@dataclass(frozen=True)
+class FakeBench:
+    """A bench of which only the name counts."""
+
+    name: str
+    scheduler: None = None
+    choice: Choice = ICOUNT
+    saves: bool = field(default=True, compare=False)
+
+    def for_new_machines(self) -> "FakeBench":
+        return replace(self, saves=False)
+
+
+MINE, THEIRS = (cast(HuntBench, FakeBench(name)) for name in ("mine", "theirs"))
 Shown = Callable[[HuntBench, int], tuple[float, bool]]
 
 
@@ -99,10 +115,9 @@ def test_what_can_never_count_draws_no_further_case(case: Case) -> None:
 
 
 def test_a_machine_near_a_limit_is_looked_at_a_few_times_only() -> None:
-    bench = cast(HuntBench, SimpleNamespace(choice=SimpleNamespace(mode="icount"), scheduler=None))
     crew = cast(CaseWorkers, FakeWorkers(lambda *_: (0.45, False)))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=600, machines=48, loads=3)
-    machines = Hunter(aim, bench, crew, lambda _: None).run().different
+    machines = Hunter(aim, MINE, crew, lambda _: None).run().different
     assert machines.total() == 48
     assert 1 < max(machines.values()) <= 6, "three, and those of the round in which it gets there"
     assert len(machines) >= 32
@@ -142,6 +157,15 @@ def test_both_kernels_boot_each_case_once(case: Case) -> None:
     assert cast(FakeWorkers, hunter.workers).booted == [(MINE, 1), (THEIRS, 1)]
     hunter = hunted(case, lambda bench, seed: (0.05, False), None)
     assert cast(FakeWorkers, hunter.workers).booted == [(MINE, 1)]
+
+
+def test_only_machines_that_boot_again_are_saved(case: Case) -> None:
+    hunter = hunted(case, lambda bench, seed: (0.3 if bench == MINE else 0.0, False), THEIRS)
+    boots = cast("list[tuple[FakeBench, int]]", cast(FakeWorkers, hunter.workers).booted)
+    saving = [bench.saves for bench, _ in boots]
+    assert saving[:2] == [False, False], "a new machine on both kernels"
+    assert saving[2:]
+    assert all(saving[2:])
 
 
 def test_what_a_reference_kernel_was_not_judged_for_does_not_count(case: Case) -> None:

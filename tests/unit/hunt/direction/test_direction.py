@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -118,7 +117,7 @@ class CountingWorkers:
 def test_any_number_of_workers_boots_the_same_cases(count: int) -> None:
     def booted(workers: int) -> list[Case]:
         crew = CountingWorkers(workers)
-        choice = cast(Choice, SimpleNamespace(mode="icount"))
+        choice = Choice("icount", "host", "asked for")
         bench = HuntBench(cast(KernelSpec, None), cast(Builds, None), choice)
         aim = Aim(seed=1, properties=frozenset(), seconds=600, machines=24, loads=3)
         table = cast(LineTable, "table")
