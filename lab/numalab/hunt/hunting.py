@@ -236,19 +236,23 @@ class Hunter:
         self, cases: Sequence[Case]
     ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
         """Boot cases, also on the reference kernel if any, with the same seed."""
-        bench = self.bench.for_new_machines()
+        bench = self.bench
         if self.direction is not None:
             bench = replace(bench, reach=self.direction.table)
-        boots: list[Boot] = [(case, bench, self.aim.seed) for case in cases]
+        boots = [self._search_boot(case, bench) for case in cases]
         if self.reference is None or self.aim.survey:
             yield from zip(cases, self.workers.boot(boots), [None] * len(cases), strict=True)
             return
-        reference = self.reference.for_new_machines()
-        boots += [(case, reference, self.aim.seed) for case in cases]
+        boots += [self._search_boot(case, self.reference) for case in cases]
         results = self.workers.boot(boots)
         pairs = zip(results[: len(cases)], results[len(cases) :], strict=True)
         for case, (result, other) in zip(cases, pairs, strict=True):
             yield case, with_differences(result, other), with_differences(other, other)
+
+    def _search_boot(self, case: Case, bench: HuntBench) -> Boot:
+        """Return a boot of the search. Few machines boot again; what did once may do so often."""
+        again = self.hunt.different[case.only().text]
+        return case, bench if again else bench.for_new_machines(), self.aim.seed
 
     def _suspected(self, result: BootResult) -> list[Finding]:
         """Return the findings to confirm, of properties without a confirmed violation.

@@ -94,14 +94,14 @@ def test_invariants_and_whole_boots_come_first(case: Case) -> None:
 
 def test_the_clearest_are_chosen_and_each_once(case: Case) -> None:
     other = case.only(*case.loads[:5])
-    items = [suspect(case, switches(200, n), 1.0 + n / 10) for n in range(8)]
-    items += [suspect(other, quota(1.5, n), 2.0 + n) for n in range(5)]
+    items = [suspect(case, switches(200, n), 1.0 + n / 10) for n in range(12)]
+    items += [suspect(other, quota(1.5, n), 2.0 + n) for n in range(7)]
     tried: set[tuple[str, Finding]] = set()
     groups = chosen(items, Trends(), (), {}, tried)
     loads = [[item.finding.load for item in group] for group in groups]
-    assert loads == [[4, 3, 2, 1], [7, 6, 5, 4]], "four loads of a machine"
+    assert loads == [[6, 5, 4, 3, 2, 1], [11, 10, 9, 8, 7, 6]], "six loads of a machine"
     again = chosen(items, Trends(), (), {}, tried)
-    assert [[item.finding.load for item in group] for group in again] == [[0], [3, 2, 1, 0]]
+    assert [[item.finding.load for item in group] for group in again] == [[0], [5, 4, 3, 2, 1, 0]]
     worn = chosen(items, Trends(), (), {"quota": 40}, set())
     assert worn[0][0].finding.prop == "more-switches", "no quota was confirmed so far"
 

@@ -9,8 +9,8 @@ from numalab.hunt.generate.loads import draw_loads, freed
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import varied
 
-# On each machine: two seconds of a load take a tenth of the CPU time that a boot takes.
-LOADS = 12
+# On each machine: a boot takes as much CPU time as twenty loads.
+LOADS = 24
 # In timed mode a load takes as long as a boot.
 LOADS_TIMED = 4
 _SMT = 4  # each fourth machine has cores of two CPUs, which are rare among the others

@@ -8,8 +8,8 @@ from numalab.hunt.compare.noise import excess
 from numalab.hunt.compare.trend import Trends
 from numalab.hunt.finding import BootResult, Finding, limit_between
 
-_LOADS = 8  # of a round
-_LOADS_OF_MACHINE = 4
+_LOADS = 12  # of a round
+_LOADS_OF_MACHINE = 6
 _LOADS_AT_ONCE = 6
 _TRENDS = 3  # loads of a round that are tried because of trends
 _WORN = 0.2  # how much the score of a property falls with each suspicion that was not confirmed
