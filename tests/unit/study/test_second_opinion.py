@@ -4,6 +4,7 @@ themselves."""
 import random
 from collections.abc import Iterator
 from itertools import islice
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ STUDIES = sorted(
     if (ROOT / "reports/examples" / path.stem / "compact.parquet").exists()
 )
 SELF_COMPARISONS = 40
+# With so many runs on each side the lab counts all splits; else it draws so many, the other program
+# a million.
+MOST_COUNTED, SAMPLED = 10, 100_000
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -46,7 +50,10 @@ def test_a_second_program_gives_the_same_verdicts(path: Path) -> None:
         if figures is None:
             assert opinion.p_value is None
             continue
-        assert opinion.p_value == pytest.approx(figures.p_value), key
+        error = 0.0
+        if len(load_study(path).seeds) > MOST_COUNTED:  # five standard errors of the sampled p
+            error = 5 * sqrt(max(figures.p_value, 1 / SAMPLED) / SAMPLED)
+        assert opinion.p_value == pytest.approx(figures.p_value, abs=error), key
         assert opinion.level == pytest.approx(figures.level), key
         if opinion.interval is not None:
             assert opinion.interval == pytest.approx(figures.interval, rel=2e-3, abs=2e-3), key
@@ -122,7 +129,7 @@ def test_a_kernel_rarely_differs_from_itself() -> None:
                 for outcome in outcomes
                 if outcome.figures is not None and outcome.figures.family == family
             )
-    assert tests > 500
+    assert tests > 400
     assert max(wrong.values()) <= 5, (wrong, tests)
 
 
