@@ -75,7 +75,7 @@ EVENTS = (
     "sched:sched_swap_numa",
     "sched:sched_stick_numa",
 )
-_TRACE_MIB = 48
+_TRACE_MIB = 96
 _MOST_EVENTS = 4 << 20
 _EVENTS_BYTES = 1 << 30
 _WAIT = 2.0  # seconds between two attempts on a busy host

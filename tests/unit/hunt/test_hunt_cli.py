@@ -17,6 +17,7 @@ from numalab.cli.hunt import bisect_case as bisect_command
 from numalab.cli.hunt import hunt as hunt_command
 from numalab.cli.hunt import replay_cases as replay_command
 from numalab.cli.study.bisect import command as bisect
+from numalab.emulator.emulator_specs import EmulatorSpec
 from numalab.errors import BuildError, UserError
 from numalab.guest.kvm import Choice
 from numalab.hunt import store_case
@@ -95,6 +96,7 @@ class Bench:
 
     def _put(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
         monkeypatch.setattr(module, "connect", lambda _: None)
+        monkeypatch.setattr(module, "turns_are_fair", lambda _: True, raising=False)
         monkeypatch.setattr(module, "prepare_benches", self._benches)
         monkeypatch.setattr(module, "workers", self._workers)
 
@@ -162,15 +164,23 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
 
 
-@pytest.mark.parametrize("fair", [True, False])
-def test_uneven_turns_of_a_hosts_emulator_are_told(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fair: bool
+@pytest.mark.parametrize(("fair", "builds"), [(True, True), (False, True), (False, False)])
+def test_where_the_hosts_turns_are_uneven_another_emulator_is_built(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fair: bool, builds: bool
 ) -> None:
+    def build(spec: EmulatorSpec, **_: object) -> None:
+        if not builds:
+            raise BuildError(f"no source of {spec.name}", tail="error")
+
     monkeypatch.setattr(hunt_command, "turns_are_fair", lambda _: fair)
+    monkeypatch.setattr(hunt_command, "ensure_emulator", build)
     words = ("--kernel", GOOD, "--machines", 4, "--output", tmp_path)
-    note = "lets a busy CPU wait in icount mode"
-    assert (note in hunt(*words).stderr) is not fair
-    assert note not in hunt(*words, "--emulator", "qemu-10.0").stderr
+    done = hunt(*words)
+    assert bench.emulators == [None if fair or not builds else "qemu-10.0"]
+    assert ("lets a busy CPU wait: no source of qemu-10.0" in done.stderr) is not builds
+    hunt(*words, "--emulator", "qemu-7.2")
+    hunt(*words, "--mode", "tcg")
+    assert bench.emulators[1:] == ["qemu-7.2", None]
 
 
 def test_a_case_says_on_which_emulator_it_was_seen(bench: Bench, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from numalab.cli import completion, options
 from numalab.cli.hunt.replay_cases import replay_cases
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import LabError, UserError
 from numalab.files import make_dir
 from numalab.hunt.boot_case import HuntBench, prepare_benches
@@ -155,6 +157,8 @@ def command(
     make_dir(folder)
     connect(connection)
     with progress_lines("prepare") as tell:
+        if mode == "icount" and emulator is None:
+            emulator = _fair_emulator(tell)
         bench, *references = prepare_benches(
             [spec, *([other] if other else [])],
             mode,
@@ -173,11 +177,6 @@ def command(
         f"hunting on {bench.title}{beside} with seed {seed} in mode {bench.choice.mode},"
         f" results in {folder}"
     )
-    if bench.choice.mode == "icount" and not emulator and not turns_are_fair(None):
-        say(
-            "this QEMU lets a busy CPU wait in icount mode; use --emulator qemu-10.0 for more"
-            " accurate times"
-        )
 
     def report_error(_case: Case, result: BootResult) -> None:
         if result.error:
@@ -245,6 +244,26 @@ def command(
     emit(value, as_json, f"{_text(progress, files, booted, coverage)}\npage: {page}")
     if progress.violations:
         raise typer.Exit(1)
+
+
+def _fair_emulator(tell: Progress) -> str | None:
+    """Return the emulator to hunt with, built; None for the host's QEMU.
+
+    Where the host's QEMU lets a busy CPU wait in icount mode, waits of tasks say little: they vary
+    ten times as much by chance.
+    """
+    if turns_are_fair(None):
+        return None
+    spec = find_emulator()
+    try:
+        ensure_emulator(spec, on_progress=tell)
+    except LabError as error:
+        say(
+            f"warning: hunting with the host's QEMU, which lets a busy CPU wait:"
+            f" {str(error).splitlines()[0]}"
+        )
+        return None
+    return spec.name
 
 
 def _direction(

@@ -21,31 +21,31 @@ class Noise:
     ratio: float
 
 
-# Measured with three boots of debian-6.12 with different seeds, of each of eight cases of 12 loads;
-# QEMU 7.2, mode icount. Differential properties have a floor and a ratio of their own.
+# Measured with three boots of debian-6.12 with different seeds, of each of eight cases of 24 loads;
+# qemu-10.0, mode icount. Differential properties have a floor and a ratio of their own.
 NOISE: Mapping[str, Noise] = {
-    "reachability": Noise(0.1, 2.0),
-    "work-conservation": Noise(100.0, 2.2),
-    "idle-neighbours": Noise(16.0, 2.9),
-    "lost-time": Noise(0.05, 2.2),
-    "spread": Noise(0.7, 1.5),
-    "fairness": Noise(0.0, 1.4),
-    "proportion": Noise(1.5, 8.0),
-    "ping-pong": Noise(2.0, 2.1),
-    "wandering": Noise(2.0, 2.0),
-    "wake-up-latency": Noise(4.0, 2.2),
-    "response": Noise(15.0, 2.1),
-    "priority": Noise(100.0, 2.0),
-    "starvation": Noise(100.0, 1.8),
-    "deadline": Noise(0.0, 1.5),
-    "lock-wait": Noise(140.0, 2.0),
+    "reachability": Noise(0.05, 2.0),
+    "work-conservation": Noise(50.0, 2.4),
+    "idle-neighbours": Noise(4.0, 1.7),
+    "lost-time": Noise(0.05, 2.0),
+    "spread": Noise(0.7, 1.6),
+    "fairness": Noise(0.0, 1.25),
+    "proportion": Noise(0.4, 1.2),
+    "ping-pong": Noise(2.0, 2.0),
+    "wandering": Noise(2.0, 2.4),
+    "wake-up-latency": Noise(1.0, 1.4),
+    "response": Noise(4.0, 1.6),
+    "priority": Noise(50.0, 1.9),
+    "starvation": Noise(10.0, 1.5),
+    "deadline": Noise(0.0, 1.1),
+    "lock-wait": Noise(35.0, 1.3),
     "numa-convergence": Noise(0.5, 2.2),
-    "numa-moves": Noise(1.6, 2.3),
-    "numa-sticks": Noise(2.0, 1.4),
-    "page-moves": Noise(150.0, 1.8),
-    "storms": Noise(500.0, 2.2),
-    "quota": Noise(0.0, 1.2),
-    "group-shares": Noise(0.0, 1.15),
+    "numa-moves": Noise(1.6, 1.9),
+    "numa-sticks": Noise(2.0, 1.6),
+    "page-moves": Noise(150.0, 2.2),
+    "storms": Noise(500.0, 1.7),
+    "quota": Noise(0.0, 1.1),
+    "group-shares": Noise(0.0, 1.1),
 }
 _USUAL_RATIO = 3.0
 _LEAST_RATIO, _OF_MEANS = 1.1, 0.6

@@ -11,7 +11,7 @@ _LEAST_NS = 20 * MS  # of the time that counts as use of a CPU
 _FEWEST = 20  # wake-ups, for a share to mean something
 
 
-@register_difference(Quantity("time-ready-and-run", "%", 5.0, ("less",), apart=1.7))
+@register_difference(Quantity("time-ready-and-run", "%", 5.0, ("less",), apart=1.5))
 def ran(run: LoadRecording) -> float | None:
     """The time in which the tasks of the load run, as a share of the time when they are ready."""
     ready = sum(map(total, run.runnable.values()))
@@ -19,7 +19,9 @@ def ran(run: LoadRecording) -> float | None:
     return 100.0 * (ready - waited) / ready if ready >= 50 * MS else None
 
 
-@register_difference(Quantity("least-run-time", "ms a second when ready", 20.0, ("less",)))
+@register_difference(
+    Quantity("least-run-time", "ms a second when ready", 20.0, ("less",), apart=1.9)
+)
 def least_run(run: LoadRecording) -> float | None:
     """The time in which the task that runs least does so, while it is ready."""
     shares = []
@@ -30,7 +32,7 @@ def least_run(run: LoadRecording) -> float | None:
     return min(shares, default=None)
 
 
-@register_difference(Quantity("spread-of-equal-tasks", "%", 10.0, ("more",), apart=2.5))
+@register_difference(Quantity("spread-of-equal-tasks", "%", 10.0, ("more",), apart=2.2))
 def spread(run: LoadRecording) -> float | None:
     """How far the least time of equal tasks of a part is below the mean, for the worst part."""
     worst: float | None = None
@@ -43,14 +45,14 @@ def spread(run: LoadRecording) -> float | None:
     return worst
 
 
-@register_difference(Quantity("cpus-used", "CPUs", 0.5, apart=1.7))
+@register_difference(Quantity("cpus-used", "CPUs", 0.5, apart=1.5))
 def cpus_used(run: LoadRecording) -> float | None:
     """The CPUs on which tasks of the load run for 20 ms or longer."""
     used = run.load_spans.group_by("cpu").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     return float((used["ns"] >= _LEAST_NS).sum())
 
 
-@register_difference(Quantity("idle-beside-waiting", "%", 10.0, ("more",), apart=2.5))
+@register_difference(Quantity("idle-beside-waiting", "%", 10.0, ("more",), apart=2.2))
 def idle_beside_waiting(run: LoadRecording) -> float | None:
     """The time in which an allowed CPU is idle while a task of the load waits in a queue."""
     lost = []
@@ -62,7 +64,7 @@ def idle_beside_waiting(run: LoadRecording) -> float | None:
     return 100.0 * total(joined(lost)) / run.window.length_ns if run.window.length_ns else None
 
 
-@register_difference(Quantity("other-tasks", "%", 2.0, ("more",), apart=1.5))
+@register_difference(Quantity("other-tasks", "%", 0.5, ("more",), apart=1.2))
 def other_tasks(run: LoadRecording) -> float | None:
     """The CPU time of tasks that are not of the load, such as kernel threads, as a share."""
     length = run.window.length_ns * run.topology.cpu_count
@@ -75,7 +77,7 @@ def _a_second(run: LoadRecording, count: float) -> float:
     return count / (run.window.length_ns / 1e9)
 
 
-@register_difference(Quantity("switches", "a second", 100.0, apart=1.3))
+@register_difference(Quantity("switches", "a second", 100.0, apart=1.4))
 def switches(run: LoadRecording) -> float | None:
     """Context switches of all CPUs."""
     return _a_second(run, run.events("sched_switch").height)
@@ -91,13 +93,13 @@ def _moves(run: LoadRecording, *, between_nodes: bool) -> float:
     return _a_second(run, int(table.select(moved.over("pid").sum()).item() or 0))
 
 
-@register_difference(Quantity("moves-within-nodes", "a second", 15.0, apart=1.8))
+@register_difference(Quantity("moves-within-nodes", "a second", 15.0, apart=1.7))
 def moves_within(run: LoadRecording) -> float | None:
     """Moves of tasks of the load to another CPU of their node."""
     return _moves(run, between_nodes=False)
 
 
-@register_difference(Quantity("moves-between-nodes", "a second", 15.0, apart=1.8))
+@register_difference(Quantity("moves-between-nodes", "a second", 15.0, apart=1.7))
 def moves_between(run: LoadRecording) -> float | None:
     """Moves of tasks of the load to another node."""
     return _moves(run, between_nodes=True)
@@ -108,14 +110,14 @@ def _waits(run: LoadRecording) -> Ints:
     return np.sort(np.concatenate([np.empty(0, np.int64), *lengths]))
 
 
-@register_difference(Quantity("mean-wait", "ms", 1.0, ("more",), apart=2.4))
+@register_difference(Quantity("mean-wait", "ms", 0.2, ("more",), apart=1.9))
 def mean_wait(run: LoadRecording) -> float | None:
     """The mean time that a task of the load waits before it runs."""
     waits = _waits(run)
     return float(waits.mean()) / MS if len(waits) >= _FEWEST else None
 
 
-@register_difference(Quantity("long-wait", "ms", 4.0, ("more",), apart=4.0))
+@register_difference(Quantity("long-wait", "ms", 1.0, ("more",), apart=2.1))
 def long_wait(run: LoadRecording) -> float | None:
     """The 99th percentile of the time that a task of the load waits before it runs."""
     waits = _waits(run)
@@ -127,13 +129,13 @@ def _wake_ups(run: LoadRecording) -> pl.DataFrame:
     return table.select("time_ns", pid="event_pid", cpu="target_cpu").drop_nulls()
 
 
-@register_difference(Quantity("wake-ups", "a second", 30.0, apart=1.4))
+@register_difference(Quantity("wake-ups", "a second", 30.0, apart=1.2))
 def wake_ups(run: LoadRecording) -> float | None:
     """Wake-ups of tasks of the load."""
     return _a_second(run, _wake_ups(run).height)
 
 
-@register_difference(Quantity("wake-ups-on-idle-cpus", "%", 25.0, apart=1.6))
+@register_difference(Quantity("wake-ups-on-idle-cpus", "%", 25.0, apart=1.8))
 def woken_on_idle(run: LoadRecording) -> float | None:
     """The share of wake-ups of tasks of the load that choose a CPU without a runnable task."""
     table = _wake_ups(run)
@@ -172,13 +174,13 @@ def _beside_waker(run: LoadRecording, *, nodes: bool) -> float | None:
     return 100.0 * same / count if count >= _FEWEST else None
 
 
-@register_difference(Quantity("wakees-on-their-wakers-cpu", "%", 25.0))
+@register_difference(Quantity("wakees-on-their-wakers-cpu", "%", 10.0, apart=1.5))
 def on_wakers_cpu(run: LoadRecording) -> float | None:
     """The share of wake-ups of wakees on the CPU where their waker runs."""
     return _beside_waker(run, nodes=False)
 
 
-@register_difference(Quantity("wakees-on-their-wakers-node", "%", 25.0))
+@register_difference(Quantity("wakees-on-their-wakers-node", "%", 25.0, apart=1.5))
 def on_wakers_node(run: LoadRecording) -> float | None:
     """The share of wake-ups of wakees on the node where their waker runs."""
     return _beside_waker(run, nodes=True)

@@ -29,37 +29,37 @@ def _balancing(run: LoadRecording, *names: str) -> float | None:
     return None if run.load.hotplug or run.load.cpuset else _grown(run, *names)
 
 
-@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0, apart=1.6))
+@register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0, apart=1.9))
 def balancing_lowest(run: LoadRecording) -> float | None:
     """Attempts to balance the lowest domain of a CPU, busy or idle."""
     return _balancing(run, "lb_attempts_0")
 
 
-@register_difference(Quantity("balancing-in-higher-domains", "a second", 60.0, apart=1.5))
+@register_difference(Quantity("balancing-in-higher-domains", "a second", 60.0, apart=1.7))
 def balancing_higher(run: LoadRecording) -> float | None:
     """Attempts to balance a higher domain of a CPU, busy or idle."""
     return _balancing(run, *(f"lb_attempts_{level}" for level in range(1, _DEEPEST + 1)))
 
 
-@register_difference(Quantity("newly-idle-balancing", "a second", 60.0, apart=1.7))
+@register_difference(Quantity("newly-idle-balancing", "a second", 60.0, apart=1.8))
 def newly_idle(run: LoadRecording) -> float | None:
     """Attempts to balance a domain of a CPU that becomes idle."""
     return _balancing(run, "lb_newidle")
 
 
-@register_difference(Quantity("failed-balancing", "a second", 60.0, apart=1.5))
+@register_difference(Quantity("failed-balancing", "a second", 60.0, apart=1.8))
 def failed(run: LoadRecording) -> float | None:
     """Attempts to balance that found a busiest queue and moved no task."""
     return _balancing(run, "lb_failed")
 
 
-@register_difference(Quantity("pulled-tasks", "a second", 15.0, apart=1.9))
+@register_difference(Quantity("pulled-tasks", "a second", 15.0, apart=2.1))
 def pulled(run: LoadRecording) -> float | None:
     """Tasks that load balancing pulled."""
     return _balancing(run, "lb_pulled")
 
 
-@register_difference(Quantity("active-balancing", "a second", 10.0, apart=1.4))
+@register_difference(Quantity("active-balancing", "a second", 10.0, apart=1.6))
 def active(run: LoadRecording) -> float | None:
     """Attempts to move a running task."""
     return _balancing(run, "lb_active")
@@ -77,7 +77,7 @@ def _for_user(run: LoadRecording, *names: str) -> float | None:
     return None if grown is None else grown / users
 
 
-@register_difference(Quantity("numa-scans", "PTEs a second and memory user", 100.0, apart=1.5))
+@register_difference(Quantity("numa-scans", "PTEs a second and memory user", 100.0, apart=1.8))
 def scans(run: LoadRecording) -> float | None:
     """Page table entries that NUMA balancing changed to provoke faults."""
     return _for_user(run, "numa_pte_updates")
@@ -99,7 +99,7 @@ def task_moves(run: LoadRecording) -> float | None:
     return moved / seconds / users
 
 
-@register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0))
+@register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0, apart=1.4))
 def pages_moved(run: LoadRecording) -> float | None:
     """Pages that NUMA balancing migrated."""
     return _for_user(run, "numa_pages_migrated")
@@ -114,19 +114,19 @@ def local_faults(run: LoadRecording) -> float | None:
     return 100.0 * local / every
 
 
-@register_difference(Quantity("memory-work", "pages a second and memory user", 2000.0, apart=1.12))
+@register_difference(Quantity("memory-work", "pages a second and memory user", 2000.0, apart=1.06))
 def work(run: LoadRecording) -> float | None:
     """Pages that memory users touched."""
     return _for_user(run, "pages_touched")
 
 
-@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.2))
+@register_difference(Quantity("reschedule-interrupts", "a second", 100.0, apart=1.25))
 def reschedule(run: LoadRecording) -> float | None:
     """Interrupts to another CPU to reschedule."""
     return _grown(run, "irq_reschedule")
 
 
-@register_difference(Quantity("function-call-interrupts", "a second", 100.0, apart=1.3))
+@register_difference(Quantity("function-call-interrupts", "a second", 100.0, apart=1.45))
 def calls(run: LoadRecording) -> float | None:
     """Interrupts to another CPU to call a function, such as to wake a task or to balance."""
     return _grown(run, "irq_call")
@@ -142,7 +142,7 @@ def _timers(run: LoadRecording, *, idle: bool) -> float | None:
 
 
 @register_difference(
-    Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",), 1.5)
+    Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",), apart=1.2)
 )
 def timers_idle(run: LoadRecording) -> float | None:
     """Timer interrupts of CPUs that are idle for most of the time."""
@@ -150,7 +150,7 @@ def timers_idle(run: LoadRecording) -> float | None:
 
 
 @register_difference(
-    Quantity("timer-interrupts-of-busy-cpus", "a second and CPU", 100.0, apart=1.5)
+    Quantity("timer-interrupts-of-busy-cpus", "a second and CPU", 100.0, apart=1.25)
 )
 def timers_busy(run: LoadRecording) -> float | None:
     """Timer interrupts of CPUs that are not idle for most of the time."""
