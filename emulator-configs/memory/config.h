@@ -13,6 +13,7 @@ enum {
 	MAX_BLOCKS = 64,
 	MAX_NAME = 32,
 	PAGE_LINE_BITS = 6, /* a page of 4 KiB holds 64 lines */
+	PAGE_BITS = LINE_BITS + PAGE_LINE_BITS,
 	MAX_FILTER_BITS = 12
 };
 

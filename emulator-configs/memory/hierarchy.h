@@ -13,6 +13,7 @@
 #include "cache.h"
 #include "contention.h"
 #include "oracle.h"
+#include "places.h"
 
 enum { BITS = 64, NO_CPU = 0xffff };
 
@@ -58,6 +59,8 @@ struct memory {
 	unsigned region_count;
 	struct traffic traffic;
 	struct oracle oracle;
+	struct places places;
+	struct table places_table;
 	struct contention contention;
 	uint64_t window_start_ps;
 };

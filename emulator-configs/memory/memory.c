@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* How long after a transfer a store belongs to it, in local latencies: some instructions. */
-enum { TAKEN_LATENCIES = 4 };
+enum { TAKEN_LATENCIES = 4, BARRIER_SLICE_NS = 100000 };
 
 static bool create_core(struct memory *memory, unsigned cpu)
 {
@@ -78,9 +78,21 @@ struct memory *memory_create(const char *parameters, FILE *counts, FILE *traffic
 	return memory;
 }
 
+bool memory_count_places(struct memory *memory, FILE *file)
+{
+	memory->places_table = (struct table){.file = file, .columns = PLACES_COLUMNS};
+	table_header(&memory->places_table, &memory->config, false);
+	return places_create(&memory->places, &memory->places_table, memory->config.max_rows);
+}
+
 void memory_finish(struct memory *memory)
 {
 	oracle_finish(&memory->oracle, &memory->traffic);
+	if (memory->places.table) {
+		places_flush(&memory->places, 0);
+		table_header(&memory->places_table, &memory->config, true);
+		places_destroy(&memory->places);
+	}
 	traffic_destroy(&memory->traffic);
 	for (unsigned cpu = 0; cpu < memory->config.cpus; cpu++) {
 		cache_destroy(&memory->cores[cpu].first);
@@ -162,6 +174,12 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* Where an access found its line. */
+struct outcome {
+	enum move move;
+	bool of_memory, of_cache; /* one of them, where it was in no cache of its own group or CPU */
+};
+
 /* What the other groups' copies mean for an access. */
 struct others {
 	bool any, gave;      /* they have copies; one of them had the only good one, and gave it */
@@ -221,7 +239,7 @@ static uint32_t make_room(struct memory *memory, unsigned number, uint32_t line)
 
 /* Brings a line into a group that lacks it: from the cache that has the only good copy, else from home. */
 static uint32_t fetch(struct memory *memory, struct access access, struct place place,
-		      struct row *row, uint64_t *cost_ps, enum move *move)
+		      struct row *row, uint64_t *cost_ps, struct outcome *outcome)
 {
 	const struct core *core = &memory->cores[access.cpu];
 	const uint64_t *latency = memory->config.latency_ps[core->node];
@@ -233,16 +251,18 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 		wait_ps = traffic_forward(&memory->traffic, access.cpu, others.owner);
 		*cost_ps = latency[others.owner];
 		row->from[MAX_NODES + others.owner]++;
+		outcome->of_cache = true;
 	} else {
 		wait_ps = traffic_read(&memory->traffic, access.cpu, place.home);
 		*cost_ps = latency[place.home];
 		row->from[place.home]++;
+		outcome->of_memory = true;
 		row->loads += !access.store;
 		row->far_loads += !access.store && place.home != core->node;
 	}
 	*cost_ps = later(*cost_ps, others.told_ps) + wait_ps;
 	if (others.any)
-		*move = others.gave || access.store ? MOVE_TRANSFER : MOVE_READ;
+		outcome->move = others.gave || access.store ? MOVE_TRANSFER : MOVE_READ;
 	row->waited_ps += wait_ps;
 	oracle_page(&memory->oracle, row, place.fetched, place.home);
 	memory->groups[core->group].lines[slot] =
@@ -259,7 +279,7 @@ static bool holds(const struct core *core, uint32_t line)
 
 /* The line is in the group's cache: from where in it, and at what cost. */
 static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, struct row *row,
-		    enum move *move)
+		    struct outcome *outcome)
 {
 	const struct core *core = &memory->cores[access.cpu];
 	struct group *group = &memory->groups[core->group];
@@ -269,8 +289,9 @@ static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, 
 	/* It comes from the other CPU's cache, as from another group's: at their distance. */
 	if (writer != NO_CPU && writer != access.cpu &&
 	    holds(&memory->cores[writer], access.line)) {
-		*move = MOVE_TRANSFER;
+		outcome->move = MOVE_TRANSFER;
 		row->from[MAX_NODES + core->node]++;
+		outcome->of_cache = true;
 		return memory->config.latency_ps[core->node][core->node];
 	}
 	if (cache_find(&core->first, access.line) != NO_SLOT)
@@ -280,13 +301,13 @@ static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, 
 		return memory->config.second.hit_ps;
 	}
 	row->last_hits++;
-	*move = MOVE_READ;
+	outcome->move = MOVE_READ;
 	return memory->config.last.hit_ps;
 }
 
 /* A store needs the line for itself: tells those who hold it, and waits for the farthest. */
 static uint64_t own(struct memory *memory, struct access access, struct place place, uint32_t slot,
-		    struct row *row, enum move *move)
+		    struct row *row, struct outcome *outcome)
 {
 	struct core *core = &memory->cores[access.cpu];
 	struct group *group = &memory->groups[core->group];
@@ -305,9 +326,9 @@ static uint64_t own(struct memory *memory, struct access access, struct place pl
 	row->told += cost_ps != 0;
 	shared->writer = access.cpu;
 	shared->dirty = true;
-	if (!cost_ps || *move == MOVE_TRANSFER)
+	if (!cost_ps || outcome->move == MOVE_TRANSFER)
 		return cost_ps;
-	*move = MOVE_UPGRADE;
+	outcome->move = MOVE_UPGRADE;
 	return core->taken == place.line && access.now_ps < core->taken_until_ps ? 0 : cost_ps;
 }
 
@@ -359,12 +380,42 @@ static void share(struct memory *memory, unsigned reader, uint32_t line)
 			memory->cores[cpu].taken = UINT32_MAX; /* no region has it */
 }
 
+/* What an access of a program means for its page, and for a line that goes from CPU to CPU. */
+static void count_place(struct memory *memory, struct access access, struct place place,
+			struct outcome outcome, uint64_t cost_ps)
+{
+	struct place_key key = {.kind = PLACE_PAGE,
+				.vaddr = access.vaddr >> PAGE_BITS << PAGE_BITS,
+				.line = place.line >> PAGE_LINE_BITS << PAGE_LINE_BITS,
+				.task = oracle_row(&memory->oracle, access.cpu)->task,
+				.node = memory->cores[access.cpu].node,
+				.home = place.home};
+	struct place_counts counts = {.lines = outcome.of_memory || outcome.of_cache,
+				      .stalled_ps = cost_ps};
+	uint64_t *touched = access.store ? &counts.written : &counts.read;
+
+	if (outcome.move == MOVE_TRANSFER || outcome.move == MOVE_UPGRADE) {
+		struct place_key of_line = key;
+
+		of_line.kind = PLACE_LINE;
+		of_line.vaddr = access.vaddr >> LINE_BITS << LINE_BITS;
+		of_line.line = place.line;
+		counts.moves = 1;
+		*touched = UINT64_C(1) << access.vaddr % (1 << LINE_BITS);
+		if (places_count_line(&memory->places, of_line, counts))
+			return;
+	}
+	*touched = UINT64_C(1) << (access.vaddr >> LINE_BITS) % (1 << PAGE_LINE_BITS);
+	if (counts.lines)
+		places_count(&memory->places, key, counts);
+}
+
 uint64_t memory_access(struct memory *memory, struct access access)
 {
 	struct core *core = &memory->cores[access.cpu];
 	struct group *group = &memory->groups[core->group];
 	struct row *row = oracle_row(&memory->oracle, access.cpu);
-	enum move move = MOVE_NONE;
+	struct outcome outcome = {.move = MOVE_NONE};
 	struct shared_line *shared;
 	uint64_t cost_ps, wait_ps;
 	struct place place;
@@ -374,23 +425,23 @@ uint64_t memory_access(struct memory *memory, struct access access)
 		return 0;
 	slot = cache_find(&group->cache, place.line);
 	if (slot == NO_SLOT)
-		slot = fetch(memory, access, place, row, &cost_ps, &move);
+		slot = fetch(memory, access, place, row, &cost_ps, &outcome);
 	else
-		cost_ps = hit(memory, access, slot, row, &move);
+		cost_ps = hit(memory, access, slot, row, &outcome);
 	shared = &group->lines[slot];
 	if (access.store)
-		cost_ps = later(cost_ps, own(memory, access, place, slot, row, &move));
+		cost_ps = later(cost_ps, own(memory, access, place, slot, row, &outcome));
 	else if (shared->writer != access.cpu)
 		group_stop_writing(memory, group, slot, place);
 	shared->users |= core->user;
 	fill(&core->second, place.line);
 	fill_first(memory, access.cpu, place.line);
 	fill_filter(memory, access, place);
-	wait_ps = contention_move(&memory->contention, &memory->config, access, move, cost_ps);
+	wait_ps = contention_move(&memory->contention, &memory->config, access, outcome.move, cost_ps);
 	cost_ps += wait_ps;
-	if (move == MOVE_READ || move == MOVE_TRANSFER)
+	if (outcome.move == MOVE_READ || outcome.move == MOVE_TRANSFER)
 		share(memory, access.cpu, place.line);
-	if (move == MOVE_TRANSFER) {
+	if (outcome.move == MOVE_TRANSFER) {
 		core->taken = place.line;
 		core->taken_until_ps = access.now_ps + cost_ps +
 				       TAKEN_LATENCIES *
@@ -398,6 +449,8 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	}
 	row->waited_ps += wait_ps;
 	row->stalled_ps += cost_ps;
+	if (memory->places.table && !(access.vaddr >> 63))
+		count_place(memory, access, place, outcome, cost_ps);
 	return cost_ps;
 }
 
@@ -420,4 +473,27 @@ void memory_advance(struct memory *memory, uint64_t now_ps)
 void memory_switch(struct memory *memory, unsigned cpu, uint64_t task, uint64_t now_ps)
 {
 	oracle_switch(&memory->oracle, cpu, task, now_ps);
+}
+
+void memory_mark(struct memory *memory, unsigned cpu, uint64_t now_ps)
+{
+	oracle_split(&memory->oracle, &memory->traffic, now_ps);
+	if (memory->places.table)
+		places_moment(&memory->places, MOMENT_MARK, oracle_row(&memory->oracle, cpu)->task,
+			      now_ps / PS_OF_NS);
+}
+
+/*
+ * The first barrier of a task may begin what somebody wants to know of, and any barrier may end it:
+ * a slice ends there, but not more often than every BARRIER_SLICE_NS.
+ */
+void memory_barrier(struct memory *memory, unsigned cpu, uint64_t now_ps)
+{
+	uint64_t task = oracle_row(&memory->oracle, cpu)->task, now_ns = now_ps / PS_OF_NS;
+
+	if (!memory->places.table)
+		return;
+	if (places_moment(&memory->places, MOMENT_BARRIER, task, now_ns) ||
+	    now_ns > memory->oracle.slice_ns + BARRIER_SLICE_NS)
+		oracle_split(&memory->oracle, &memory->traffic, now_ps);
 }

@@ -36,6 +36,11 @@ struct memory;
  */
 struct memory *memory_create(const char *parameters, FILE *counts, FILE *traffic, char *error,
 			     size_t size);
+/* Counts pages and lines of programs too (places.h), into this file. False without memory. */
+bool memory_count_places(struct memory *memory, FILE *file);
+/* A CPU writes a mark, or calls a barrier: what is counted before and after can be told apart. */
+void memory_mark(struct memory *memory, unsigned cpu, uint64_t now_ps);
+void memory_barrier(struct memory *memory, unsigned cpu, uint64_t now_ps);
 /* Writes what the tables still lack, and frees everything. */
 void memory_finish(struct memory *memory);
 /* A CPU's filter: 1 << memory_filter_bits() lines. */

@@ -4,40 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 3, HEADER = 8, FIXED_COLUMNS = 11, TRAFFIC_COLUMNS = 4 };
-
-#define MAGIC UINT64_C(0x0000656c6361726f) /* "oracle" */
-#define PS_OF_NS 1000
-
-static void put_header(struct oracle *oracle, struct table *table, bool finished)
-{
-	uint64_t header[HEADER] = {MAGIC,
-				   VERSION,
-				   table->columns,
-				   oracle->config->nodes,
-				   oracle->config->slice_ps / PS_OF_NS,
-				   finished ? table->rows : 0,
-				   finished ? table->left_out : 0};
-
-	if (!table->file)
-		return;
-	if (finished && fseek(table->file, 0, SEEK_SET))
-		return;
-	fwrite(header, sizeof(header), 1, table->file);
-	fflush(table->file);
-}
-
-static void put(struct oracle *oracle, struct table *table, const uint64_t *row)
-{
-	if (!table->file)
-		return;
-	if (table->rows == oracle->config->max_rows) {
-		table->left_out++;
-		return;
-	}
-	fwrite(row, sizeof(*row), table->columns, table->file);
-	table->rows++;
-}
+enum { FIXED_COLUMNS = 11, TRAFFIC_COLUMNS = 4 };
 
 static void put_counts(struct oracle *oracle, const struct row *row)
 {
@@ -55,7 +22,7 @@ static void put_counts(struct oracle *oracle, const struct row *row)
 		any |= row->from[node] | row->from[MAX_NODES + node];
 	}
 	if (any)
-		put(oracle, &oracle->counts, values);
+		table_put(&oracle->counts, oracle->config->max_rows, values);
 }
 
 /* Writes a CPU's rows; the task that runs goes on in a new one. */
@@ -82,7 +49,7 @@ static void put_traffic(struct oracle *oracle, struct traffic *traffic)
 						 server->slice_wait_ps};
 
 		if (server->slice_lines)
-			put(oracle, &oracle->traffic, row);
+			table_put(&oracle->traffic, oracle->config->max_rows, row);
 		server->slice_lines = server->slice_wait_ps = 0;
 	}
 }
@@ -94,8 +61,8 @@ bool oracle_create(struct oracle *oracle, const struct config *config, FILE *cou
 		.slice = 1,
 		.counts = {.file = counts, .columns = FIXED_COLUMNS + 3 * config->nodes},
 		.traffic = {.file = traffic, .columns = TRAFFIC_COLUMNS}};
-	put_header(oracle, &oracle->counts, false);
-	put_header(oracle, &oracle->traffic, false);
+	table_header(&oracle->counts, oracle->config, false);
+	table_header(&oracle->traffic, oracle->config, false);
 	oracle->cpus = calloc(config->cpus, sizeof(*oracle->cpus));
 	for (unsigned cpu = 0; oracle->cpus && cpu < config->cpus; cpu++)
 		close_rows(oracle, cpu);
@@ -115,13 +82,27 @@ static void end_slice(struct oracle *oracle, struct traffic *traffic, uint64_t n
 		fflush(oracle->traffic.file);
 }
 
-void oracle_advance(struct oracle *oracle, struct traffic *traffic, uint64_t now_ps)
+static uint64_t whole_slice(const struct oracle *oracle, uint64_t now_ps)
 {
 	uint64_t slice_ps = oracle->config->slice_ps;
-	uint64_t slice_ns = now_ps / slice_ps * slice_ps / PS_OF_NS;
 
-	if (slice_ns != oracle->slice_ns)
-		end_slice(oracle, traffic, slice_ns);
+	return now_ps / slice_ps * slice_ps / PS_OF_NS;
+}
+
+void oracle_advance(struct oracle *oracle, struct traffic *traffic, uint64_t now_ps)
+{
+	uint64_t whole_ns = whole_slice(oracle, now_ps);
+
+	if (whole_ns == oracle->whole_ns)
+		return;
+	end_slice(oracle, traffic, whole_ns);
+	oracle->whole_ns = whole_ns;
+}
+
+void oracle_split(struct oracle *oracle, struct traffic *traffic, uint64_t now_ps)
+{
+	end_slice(oracle, traffic, now_ps / PS_OF_NS);
+	oracle->whole_ns = whole_slice(oracle, now_ps);
 }
 
 struct row *oracle_row(struct oracle *oracle, unsigned cpu)
@@ -158,7 +139,7 @@ void oracle_switch(struct oracle *oracle, unsigned cpu, uint64_t task, uint64_t 
 void oracle_finish(struct oracle *oracle, struct traffic *traffic)
 {
 	end_slice(oracle, traffic, oracle->slice_ns);
-	put_header(oracle, &oracle->counts, true);
-	put_header(oracle, &oracle->traffic, true);
+	table_header(&oracle->counts, oracle->config, true);
+	table_header(&oracle->traffic, oracle->config, true);
 	free(oracle->cpus);
 }

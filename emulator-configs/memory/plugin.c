@@ -2,25 +2,39 @@
  * The memory core as a plugin of QEMU: passes on what QEMU's line filters do not let pass, and
  * charges what it costs to the vCPU. Needs the series of emulator-configs/series.
  *
- *   -plugin memory.so,parameters=FILE[,counts=FILE][,traffic=FILE]
+ *   -plugin memory.so,parameters=FILE[,counts=FILE][,traffic=FILE][,places=FILE]
+ *           [,mark=ADDRESS][,barriers=CODE+CODE...]
+ *
+ * `mark` is the function of the guest's kernel that a write of a mark enters, in hexadecimal. CODE
+ * is OFFSET:BYTES, both hexadecimal: where in its page a function of a program begins that is a
+ * barrier, and how its code does. (Programs lie at addresses that nobody knows before they run.)
  *
  * SPDX-License-Identifier: GPL-2.0-only
  */
-#include "memory.h"
+#include "config.h"
 
 #include <qemu-plugin.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARAMETERS = 1 << 20, PS_OF_NS = 1000 };
+enum { MAX_PARAMETERS = 1 << 20, PS_OF_NS = 1000, MAX_BARRIERS = 16, MAX_CODE = 24, LEAST_CODE = 8 };
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
+struct barrier {
+	uint64_t offset;
+	size_t size;
+	uint8_t code[MAX_CODE];
+};
+
 static struct {
 	struct memory *memory;
-	FILE *counts, *traffic;
+	FILE *counts, *traffic, *places;
 	uint64_t *owed_ps; /* by vCPU: less than an instruction, not charged yet */
 	uint64_t instruction_ps, quantum;
+	uint64_t mark; /* the address of the kernel's function; 0: none */
+	unsigned barrier_count;
+	struct barrier barriers[MAX_BARRIERS];
 } model;
 
 static void learn_block(uint64_t ram_addr, uint64_t host)
@@ -78,6 +92,32 @@ static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 	memory_switch(model.memory, vcpu, vaddr, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
 }
 
+static void on_mark(unsigned int vcpu, void *data)
+{
+	(void)data;
+	memory_mark(model.memory, vcpu, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
+}
+
+static void on_barrier(unsigned int vcpu, void *data)
+{
+	(void)data;
+	memory_barrier(model.memory, vcpu, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
+}
+
+/* Copies the first bytes of an instruction; returns how many it has. */
+static size_t code_of(const struct qemu_plugin_insn *instruction, uint8_t *into, size_t size)
+{
+	size_t length = qemu_plugin_insn_size(instruction);
+
+	size = size < length ? size : length;
+#if QEMU_PLUGIN_VERSION >= 3
+	qemu_plugin_insn_data(instruction, into, size);
+#else
+	memcpy(into, qemu_plugin_insn_data(instruction), size);
+#endif
+	return length;
+}
+
 /*
  * Linux on x86-64 switches tasks in one place, __switch_to_asm(), by loading the next one's stack
  * pointer: mov TASK_threadsp(%rsi), %rsp. Nothing else in the kernel loads it from there. (It only
@@ -90,12 +130,24 @@ static bool switches_task(const struct qemu_plugin_insn *instruction)
 
 	if (qemu_plugin_insn_size(instruction) != 7 || !(qemu_plugin_insn_vaddr(instruction) >> 63))
 		return false;
-#if QEMU_PLUGIN_VERSION >= 3
-	qemu_plugin_insn_data(instruction, begins, sizeof(begins));
-#else
-	memcpy(begins, qemu_plugin_insn_data(instruction), sizeof(begins));
-#endif
+	code_of(instruction, begins, sizeof(begins));
 	return !memcmp(begins, load_stack_pointer, sizeof(begins));
+}
+
+/* A function begins a block, so that its code lies in the block, as far as that goes. */
+static bool is_barrier(const struct qemu_plugin_tb *block, const struct barrier *barrier)
+{
+	size_t size = 0, count = qemu_plugin_tb_n_insns(block);
+	uint8_t code[MAX_CODE];
+	uint64_t vaddr = qemu_plugin_tb_vaddr(block);
+
+	if (vaddr >> 63 || vaddr % (1 << PAGE_BITS) != barrier->offset)
+		return false;
+	for (size_t place = 0; place < count && size < barrier->size; place++)
+		size += code_of(qemu_plugin_tb_get_insn(block, place), code + size,
+				barrier->size - size);
+	size = size < barrier->size ? size : barrier->size;
+	return size >= LEAST_CODE && !memcmp(code, barrier->code, size);
 }
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
@@ -110,7 +162,14 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 			qemu_plugin_register_vcpu_mem_cb(instruction, on_switch,
 							 QEMU_PLUGIN_CB_NO_REGS,
 							 QEMU_PLUGIN_MEM_RW, NULL);
+		if (model.mark && qemu_plugin_insn_vaddr(instruction) == model.mark)
+			qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_mark,
+							       QEMU_PLUGIN_CB_NO_REGS, NULL);
 	}
+	for (unsigned place = 0; place < model.barrier_count; place++)
+		if (is_barrier(block, &model.barriers[place]))
+			qemu_plugin_register_vcpu_tb_exec_cb(block, on_barrier,
+							     QEMU_PLUGIN_CB_NO_REGS, NULL);
 }
 
 static void on_vcpu(qemu_plugin_id_t id, unsigned int vcpu)
@@ -131,6 +190,8 @@ static void at_exit(qemu_plugin_id_t id, void *data)
 		fclose(model.counts);
 	if (model.traffic)
 		fclose(model.traffic);
+	if (model.places)
+		fclose(model.places);
 }
 
 static int fail(const char *what, const char *why)
@@ -168,10 +229,36 @@ static bool open_table(const char *path, FILE **file)
 	return !path || *file;
 }
 
+static bool read_barrier(const char **at, struct barrier *barrier)
+{
+	char *end;
+
+	barrier->offset = strtoull(*at, &end, 16);
+	if (*end != ':' || barrier->offset >> PAGE_BITS)
+		return false;
+	for (*at = end + 1; barrier->size < MAX_CODE && **at && **at != '+'; *at += 2) {
+		unsigned byte;
+
+		if (sscanf(*at, "%2x", &byte) != 1 || !(*at)[1])
+			return false;
+		barrier->code[barrier->size++] = (uint8_t)byte;
+	}
+	return barrier->size >= LEAST_CODE && (!**at || **at == '+');
+}
+
+static bool read_barriers(const char *text)
+{
+	for (; text && *text; text += *text == '+')
+		if (model.barrier_count == MAX_BARRIERS ||
+		    !read_barrier(&text, &model.barriers[model.barrier_count++]))
+			return false;
+	return true;
+}
+
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
 					   char **argv)
 {
-	const char *path = argument("parameters", argc, argv);
+	const char *path = argument("parameters", argc, argv), *mark = argument("mark", argc, argv);
 	char *parameters, error[200];
 
 	if (!path)
@@ -180,12 +267,18 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	if (!parameters)
 		return fail(path, "cannot be read");
 	if (!open_table(argument("counts", argc, argv), &model.counts) ||
-	    !open_table(argument("traffic", argc, argv), &model.traffic))
-		return fail("counts, traffic", "cannot be written");
+	    !open_table(argument("traffic", argc, argv), &model.traffic) ||
+	    !open_table(argument("places", argc, argv), &model.places))
+		return fail("counts, traffic, places", "cannot be written");
+	if (!read_barriers(argument("barriers", argc, argv)))
+		return fail("barriers", "OFFSET:BYTES+OFFSET:BYTES...");
+	model.mark = mark ? strtoull(mark, NULL, 16) : 0;
 	model.memory = memory_create(parameters, model.counts, model.traffic, error, sizeof(error));
 	free(parameters);
 	if (!model.memory)
 		return fail(path, error);
+	if (model.places && !memory_count_places(model.memory, model.places))
+		return fail("places", "no memory");
 	if (info->system.smp_vcpus != (int)memory_cpus(model.memory))
 		return fail(path, "the machine has another number of CPUs");
 	if (!qemu_plugin_quantum_ns())

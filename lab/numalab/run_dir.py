@@ -89,6 +89,8 @@ class RunDir:
     """Counters that were read while the command ran."""
     sampled = FileIn("out/sampled")
     """The samples of sources of plug-ins."""
+    maps = FileIn("out/maps")
+    """The mappings of the command's processes at some moments, from /proc/PID/maps."""
     absent_events = FileIn("out/absent-events")
     """The optional events that the kernel lacks."""
     scheduler = FileIn("out/scheduler.txt")
@@ -107,10 +109,14 @@ class RunDir:
     """Accesses that the memory model counted, by CPU, task, node and time slice."""
     memory_traffic = FileIn("memory.traffic")
     """Lines that the memory model counted, by memory, link and time slice."""
+    memory_places = FileIn("memory.places")
+    """Pages and lines of programs that the memory model counted."""
     memory_counts_table = FileIn("memory-counts.parquet")
     """The memory model's counts with the tasks' names, on the trace's clock, Parquet."""
     memory_traffic_table = FileIn("memory-traffic.parquet")
     """The memory model's traffic on the trace's clock, Parquet."""
+    memory_places_table = FileIn("memory-places.parquet")
+    """The pages and lines of programs with the threads' ids, on the trace's clock, Parquet."""
     reach_counts = FileIn("reach.counts")
     """Counts of the reach plugin."""
     reach = FileIn("reach.json")

@@ -6,7 +6,10 @@ from pathlib import Path
 from numalab.process import run
 
 SOURCES = Path(__file__).parents[2] / "emulator-configs" / "memory"
-CORE = ("config.c", "cache.c", "traffic.c", "oracle.c", "hierarchy.c", "contention.c", "memory.c")
+CORE = (
+    *("config.c", "cache.c", "traffic.c", "table.c", "oracle.c", "places.c", "hierarchy.c"),
+    *("contention.c", "memory.c"),
+)
 NS = 1000
 LINE_BYTES = 64
 NO_TAG = (1 << 64) - 1
@@ -70,7 +73,7 @@ class MemoryCore:
         if not made:
             raise ValueError(error.value.decode())
         self._memory = ctypes.c_void_p(made)
-        self._files = (counts, traffic)
+        self._files: tuple[ctypes.c_void_p | None, ...] = (counts, traffic)
         self.now_ps = 0
         self._bits = self._lib.memory_filter_bits(self._memory)
         for node in range(nodes):
@@ -121,6 +124,20 @@ class MemoryCore:
     def switch(self, cpu: int, task: int, now_ps: int) -> None:
         """Tell that a CPU runs another task."""
         self._lib.memory_switch(self._memory, cpu, ctypes.c_uint64(task), ctypes.c_uint64(now_ps))
+
+    def count_places(self, path: Path) -> None:
+        """Count pages and lines too, into this file."""
+        places = self._open(path)
+        self._files = (*self._files, places)
+        assert self._lib.memory_count_places(self._memory, places)
+
+    def mark(self, cpu: int) -> None:
+        """Tell that a CPU writes a mark."""
+        self._lib.memory_mark(self._memory, cpu, ctypes.c_uint64(self.now_ps))
+
+    def barrier(self, cpu: int) -> None:
+        """Tell that a CPU calls a barrier."""
+        self._lib.memory_barrier(self._memory, cpu, ctypes.c_uint64(self.now_ps))
 
     def finish(self) -> None:
         """Write what the tables still lack, and free everything."""

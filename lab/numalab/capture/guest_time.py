@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from numalab.capture.memory_places import PlacesTable, parse_places
 from numalab.capture.memory_tables import MAX_BYTES, MemoryTables, parse_memory_tables
 from numalab.files import replacing, utf8_path
 from numalab.parquet import read_parquet
@@ -76,13 +77,17 @@ class _Switches:
 @dataclass(frozen=True)
 class JoinedTables:
     """The tables on the trace's clock: `start_ns` and `end_ns` of each slice, null where the clocks
-    could not be joined. `counts` has `pid` and `comm` of each task, null where it is not known."""
+    could not be joined. `counts` has `pid` and `comm` of each task, null where it is not known.
+    `places` (`PlacesTable`; None: not counted) has `time_ns` of `since_ns`, and `pid`."""
 
     counts: pl.DataFrame
     traffic: pl.DataFrame
+    places: pl.DataFrame | None = None
 
 
-def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
+def join_tables(
+    tables: MemoryTables, events: pl.DataFrame, places: PlacesTable | None = None
+) -> JoinedTables:
     """Add times of the trace's clock, pids and names to the model's tables.
 
     `events` has at least time_ns, cpu and event, and of sched_switch prev_pid, prev_comm, next_pid
@@ -98,7 +103,35 @@ def join_tables(tables: MemoryTables, events: pl.DataFrame) -> JoinedTables:
         return JoinedTables(
             counts.with_columns(pid=pl.lit(None, pl.Int32), comm=pl.lit(None, pl.String)), traffic
         )
-    return JoinedTables(_named(counts, traced, clock), traffic)
+    named = _named(counts, traced, clock)
+    placed = None if places is None else _placed(places.rows, named, clock)
+    return JoinedTables(named, traffic, placed)
+
+
+def _placed(rows: pl.DataFrame, counts: pl.DataFrame, clock: GuestTime) -> pl.DataFrame:
+    """Add the trace's time of each row, and the pid of its task: the most frequent one between two
+    moments, else of the whole run."""
+    moments = rows.select("since_ns").unique().sort("since_ns").with_columns(moment="since_ns")
+    named_rows = counts.filter(pl.col("pid").is_not_null()).select(
+        "task", "pid", since_ns="slice_ns"
+    )
+    at_moment = named_rows.sort("since_ns").join_asof(moments, on="since_ns")
+    pids = _most(at_moment, "task", "moment").rename({"moment": "since_ns"})
+    usual = _most(named_rows, "task").rename({"pid": "usual_pid"})
+    times = clock.of_model(rows["since_ns"].to_numpy())
+    return (
+        rows.with_columns(time_ns=pl.Series(times, dtype=pl.Int64))
+        .join(pids, on=["task", "since_ns"], how="left", maintain_order="left")
+        .join(usual, on="task", how="left", maintain_order="left")
+        .with_columns(pid=pl.coalesce("pid", "usual_pid"))
+        .drop("usual_pid")
+    )
+
+
+def _most(table: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Return the most frequent pid for each key."""
+    counted = table.group_by(*keys, "pid").agg(pl.len()).sort("len", "pid")
+    return counted.group_by(keys, maintain_order=True).agg(pl.col("pid").last())
 
 
 def find_guest_time(since: dict[int, _Ints], traced: dict[int, _Ints]) -> GuestTime | None:
@@ -239,9 +272,12 @@ def _timed(table: pl.DataFrame, clock: GuestTime | None, length_ns: int) -> pl.D
         never = pl.lit(None, pl.Int64)
         return table.with_columns(start_ns=never, end_ns=never)
     begin = table["slice_ns"].to_numpy()
+    # A mark ends a slice early.
+    starts = np.append(np.unique(begin), np.iinfo(np.int64).max)
+    end = np.minimum(begin + length_ns, starts[np.searchsorted(starts, begin, side="right")])
     return table.with_columns(
         start_ns=pl.Series(clock.of_model(begin), dtype=pl.Int64),
-        end_ns=pl.Series(clock.of_model(begin + length_ns), dtype=pl.Int64),
+        end_ns=pl.Series(clock.of_model(end), dtype=pl.Int64),
     )
 
 
@@ -307,16 +343,23 @@ def keep_memory_tables(
     Returns notes for the reader. Raises HostError for damaged tables.
     """
     tables = parse_memory_tables(directory.memory_counts, directory.memory_traffic, topology)
-    joined = join_tables(tables, events)
+    places = None
+    if directory.memory_places.exists():
+        places = parse_places(directory.memory_places, len(topology.nodes))
+    joined = join_tables(tables, events, places)
     for table, path in (
         (joined.counts, directory.memory_counts_table),
         (joined.traffic, directory.memory_traffic_table),
+        (joined.places, directory.memory_places_table),
     ):
-        with replacing(path) as new:
-            table.write_parquet(utf8_path(new), compression="zstd")
-    for path in (directory.memory_counts, directory.memory_traffic):
-        path.unlink()
+        if table is not None:
+            with replacing(path) as new:
+                table.write_parquet(utf8_path(new), compression="zstd")
+    for path in (directory.memory_counts, directory.memory_traffic, directory.memory_places):
+        path.unlink(missing_ok=True)
     notes = []
+    if places is not None and places.left_out:
+        notes.append(f"the table of pages had no room for {places.left_out} rows")
     if tables.counts.height and joined.counts["start_ns"].null_count():
         notes.append(
             "the memory model's counts could not be joined to the trace: too few of its task "
@@ -331,7 +374,9 @@ def read_memory_tables(directory: RunDir) -> JoinedTables | None:
     """Read the tables of `keep_memory_tables`; None for a run in another mode."""
     if not directory.memory_counts_table.exists():
         return None
+    places = directory.memory_places_table
     return JoinedTables(
         read_parquet(directory.memory_counts_table, MAX_BYTES),
         read_parquet(directory.memory_traffic_table, MAX_BYTES),
+        read_parquet(places, MAX_BYTES) if places.exists() else None,
     )

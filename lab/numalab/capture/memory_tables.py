@@ -62,13 +62,13 @@ def parse_memory_tables(counts: Path, traffic: Path, topology: Topology) -> Memo
     """Read both files of a run on this machine. Raises HostError for an invalid file."""
     model, nodes = memory_model(topology), len(topology.nodes)
     names = (*FIXED, *node_columns(nodes))
-    rows, length_ns, left_out = _read(counts, len(names), nodes)
-    lines, same_ns, more_left_out = _read(traffic, 4, nodes)
+    rows, length_ns, left_out = read_table(counts, len(names), nodes)
+    lines, same_ns, more_left_out = read_table(traffic, 4, nodes)
     if length_ns != same_ns:
         raise _damaged(traffic, f"slices of {same_ns} ns, not of {length_ns} ns")
-    _bounded(counts, rows, names, {"cpu": topology.cpu_count})
+    check_bounds(counts, rows, names, {"cpu": topology.cpu_count})
     traffic_names = ("slice_ns", "server", "lines", "waited_ps")
-    _bounded(traffic, lines, traffic_names, {"server": len(model.servers)})
+    check_bounds(traffic, lines, traffic_names, {"server": len(model.servers)})
     node_of = np.array([topology.node_of_cpu(cpu) for cpu in range(topology.cpu_count)])
     columns = {
         name: rows[:, place] if name == "task" else rows[:, place].astype(np.int64)
@@ -105,8 +105,11 @@ def _with_ends(lines: np.ndarray, model: MemoryModel) -> pl.DataFrame:
     )
 
 
-def _read(path: Path, columns: int, nodes: int) -> tuple[np.ndarray, int, int]:
-    """Return a table's rows, the length of its slices, and the number of rows without room."""
+def read_table(path: Path, columns: int, nodes: int) -> tuple[np.ndarray, int, int]:
+    """Return a table's rows, the length of its slices, and the number of rows without room.
+
+    Raises HostError for an invalid file.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -132,9 +135,16 @@ def _read(path: Path, columns: int, nodes: int) -> tuple[np.ndarray, int, int]:
     return words[_HEADER:].reshape(-1, columns), length_ns, left_out
 
 
-def _bounded(path: Path, rows: np.ndarray, names: Sequence[str], limits: dict[str, int]) -> None:
+def check_bounds(
+    path: Path,
+    rows: np.ndarray,
+    names: Sequence[str],
+    limits: dict[str, int],
+    unbounded: Sequence[str] = ("task",),
+) -> None:
+    """Raise HostError for a number that reaches its limit (by default 2**63)."""
     for place, name in enumerate(names):
-        if name == "task" or not len(rows):
+        if name in unbounded or not len(rows):
             continue
         most = int(rows[:, place].max())
         if most >= limits.get(name, _LARGEST):
