@@ -96,6 +96,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
 )
 
 # They import plug-ins of numalab, which import the names above.
+from numalab.locality.locality import Locality  # noqa: E402
 from numalab.programs.command_result import CommandResult  # noqa: E402
 from numalab.programs.compare_programs import (  # noqa: E402
     ComparedMeasure,
@@ -139,6 +140,7 @@ __all__ = [
     "Limit",
     "Link",
     "LoadRecording",
+    "Locality",
     "Measure",
     "MeasureFamily",
     "MeasureGroup",

@@ -33,7 +33,7 @@ from numalab.scratch import scratch_folder
 from numalab.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from numalab.results.locality import Locality, Marks
+    from numalab.locality.locality import Locality, Marks
 
 _MOST_MIB = 32  # of files on the usual job disk, which also holds the results
 
@@ -99,7 +99,7 @@ def boot(
     timed). Raises what `run_guest` raises, and TopologyMismatch.
     """
     if between is not None:
-        from numalab.results.locality import EVENTS, read_locality  # noqa: PLC0415 - takes 0.3 s
+        from numalab.locality.locality import EVENTS, read_locality  # noqa: PLC0415 - takes 0.3 s
 
         events = tuple(dict.fromkeys((*events, *EVENTS)))
     with run_folder(keep) as directory:
@@ -110,7 +110,8 @@ def boot(
         if returned is not None:
             copy_returned(directory, returned)
         if between is not None:
-            booted = replace(booted, locality=read_locality(directory, machine.topology, between))
+            counted = read_locality(directory, machine.topology, between, files)
+            booted = replace(booted, locality=counted)
     return replace(booted, kept=keep)
 
 

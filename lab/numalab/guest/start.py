@@ -152,14 +152,22 @@ def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
         machine.topology, model, window_ns=machine.turn_ns, slice_ns=ORACLE_SLICE_NS
     )
     write_text(run_dir.memory_parameters, text)
-    for path in (run_dir.memory_counts, run_dir.memory_traffic):
+    wanted = machine.places
+    tables = [run_dir.memory_counts, run_dir.memory_traffic]
+    for path in [*tables, run_dir.memory_places] if wanted is not None else tables:
         create(path).close()  # private: QEMU has the umask of libvirt, which lets other users read
     files = {
         "parameters": run_dir.memory_parameters,
         "counts": run_dir.memory_counts,
         "traffic": run_dir.memory_traffic,
     }
+    if wanted is not None:
+        files["places"] = run_dir.memory_places
     arguments = {key: str(path.absolute()) for key, path in files.items()}
+    if wanted is not None and wanted.mark:
+        arguments["mark"] = f"{wanted.mark:x}"
+    if wanted is not None and wanted.barriers:
+        arguments["barriers"] = "+".join(wanted.barriers)
     return replace(machine, plugins=(*machine.plugins, Plugin(plugin, arguments)))
 
 

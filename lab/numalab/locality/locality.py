@@ -1,10 +1,12 @@
-"""Where the memory accesses of one guest went, by thread and by node, from one mark to another.
+"""Where the memory accesses of one guest went, in a window: by thread, node, region and line.
 
-The counts are those of the memory model of mode timed; marks are lines of the trace_marker.
+The counts are those of the memory model of mode timed. A window lies between two marks (lines of
+the trace_marker) or between the first and last barrier of the command's threads.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import polars as pl
 
@@ -12,6 +14,16 @@ from numalab.analysis.findings import TaskMemory
 from numalab.analysis.measures.memory import sum_within, task_memory, with_locality
 from numalab.capture.decode import decode_trace
 from numalab.capture.guest_time import JoinedTables, keep_memory_tables, read_memory_tables
+from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
+from numalab.files import left_by_guest
+from numalab.locality.address_names import AddressNames
+from numalab.locality.region_accesses import (
+    Places,
+    ThreadNames,
+    barrier_window,
+    read_places,
+    rows_within,
+)
 from numalab.recording.recording import Recording
 from numalab.recording.window import BEGIN, END, Window, marks
 from numalab.results.run_files import scan_events
@@ -20,6 +32,7 @@ from numalab.topology.topology import Topology
 
 Marks = tuple[str, str]
 COMMAND: Marks = (BEGIN, END)  # what /usr/lib/numalab/marked writes
+BARRIERS: Marks = ("first barrier", "last barrier")  # no marks: where threads wait for each other
 EVENTS = ("sched:sched_switch",)  # names the threads, and joins the model's clock to the trace's
 
 
@@ -37,28 +50,43 @@ class NodeAccesses:
 
 @dataclass(frozen=True)
 class Locality:
-    """Accesses to memory within `window_ms`: by thread, the longest wait first, and by node.
-
-    Both are empty where `notes` say why.
-    """
+    """Accesses to memory within `window_ms`: by thread, the longest wait first, by node, by region
+    and by contended line. All are empty where `notes` say why."""
 
     window_ms: float
     threads: tuple[TaskMemory, ...]
     nodes: tuple[NodeAccesses, ...]
     notes: tuple[str, ...] = ()
+    places: Places = field(default_factory=Places)
 
 
-def read_locality(directory: RunDir, topology: Topology, between: Marks = COMMAND) -> Locality:
+@dataclass(frozen=True)
+class CommandMemory:
+    """What lay in the memory of the command's processes, and the files that it took along."""
+
+    processes: tuple[ProcessMaps, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def read_locality(
+    directory: RunDir,
+    topology: Topology,
+    between: Marks = COMMAND,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> Locality:
     """Decode the recording of a guest of mode timed, and count within the two marks.
 
-    The window is from the first of the one to the last of the other. Raises UserError for an
-    unreadable recording and HostError for damaged counts.
+    The window is from the first of the one to the last of the other. `files` are those that the
+    command took along; their variables name the regions. Raises UserError for an unreadable
+    recording and HostError for damaged counts.
     """
     decode_trace(directory.trace, topology, directory.events)
     switches = scan_events(directory).filter(pl.col("event") == "sched_switch").collect()
     notes = keep_memory_tables(directory, topology, switches)
     events = scan_events(directory).collect()
-    return locality(events, topology, read_memory_tables(directory), between, notes)
+    text = left_by_guest(directory.maps)[:MAX_TEXT].decode("utf-8", "backslashreplace")
+    memory = CommandMemory(parse_maps(text), files)
+    return locality(events, topology, read_memory_tables(directory), between, notes, command=memory)
 
 
 def locality(
@@ -67,19 +95,46 @@ def locality(
     memory: JoinedTables | None,
     between: Marks = COMMAND,
     notes: tuple[str, ...] = (),
+    *,
+    command: CommandMemory | None = None,
 ) -> Locality:
     """Count the accesses of a recording within two marks; nothing where a mark is missing."""
-    window = _window(marks(events), between)
+    window = _window(marks(events), between, None if memory is None else memory.places)
     if isinstance(window, str):
         return Locality(0.0, (), (), (*notes, window))
     run = Recording(events, topology, memory=memory, part=window)
     threads = task_memory(run)
-    nodes = () if memory is None or memory.counts["start_ns"].null_count() else _nodes(run, memory)
-    return Locality(window.length_ns / 1e6, threads, tuple(nodes), notes)
+    if memory is None or memory.counts["start_ns"].null_count():
+        return Locality(window.length_ns / 1e6, threads, (), notes)
+    places, more = _places(run, memory, command or CommandMemory())
+    nodes = tuple(_nodes(run, memory))
+    return Locality(window.length_ns / 1e6, threads, nodes, (*notes, *more), places)
 
 
-def _window(written: pl.DataFrame, between: Marks) -> Window | str:
+def _places(
+    run: Recording, memory: JoinedTables, command: CommandMemory
+) -> tuple[Places, tuple[str, ...]]:
+    """Return the regions and lines, and notes."""
+    if memory.places is None:
+        return Places(), ()
+    window, notes = run.window, list[str]()
+    rows = rows_within(memory.places, window.start_ns, window.end_ns)
+    if rows is None:
+        notes.append(
+            "regions and lines are those of the whole run: the memory model did not see the marks"
+        )
+        rows = memory.places
+    if not command.processes:
+        notes.append("regions have no names: the mappings of the command were not recorded")
+    names = AddressNames(command.processes, command.files, window.end_ns)
+    threads = ThreadNames(dict(run.sums.names), len(run.machine.nodes))
+    return read_places(rows, names, threads), tuple(notes)
+
+
+def _window(written: pl.DataFrame, between: Marks, places: pl.DataFrame | None) -> Window | str:
     """Return the window, or why there is none."""
+    if between == BARRIERS:
+        return _between_barriers(written, places)
     first, last = between
     begun = written.filter(pl.col("text") == first)["time_ns"]
     if not len(begun):
@@ -89,6 +144,19 @@ def _window(written: pl.DataFrame, between: Marks) -> Window | str:
     if not len(ended):
         return f"nothing wrote the mark {last!r} after {first!r}"
     return Window(start, int(ended[-1]))
+
+
+def _between_barriers(written: pl.DataFrame, places: pl.DataFrame | None) -> Window | str:
+    moments = None if places is None else barrier_window(places)
+    if moments is None:
+        return "no thread of the command waited at a barrier"
+    start, end = moments
+    if end is None:
+        over = written.filter((pl.col("text") == END) & (pl.col("time_ns") > start))["time_ns"]
+        if not len(over):
+            return "there is one barrier only, and the command did not end"
+        end = int(over[-1])
+    return Window(start, end)
 
 
 def _written(texts: Sequence[str]) -> str:
@@ -110,24 +178,3 @@ def _nodes(run: Recording, memory: JoinedTables) -> Iterator[NodeAccesses]:
             round(local, 1),
             tuple(round(count, 1) for count in lines),
         )
-
-
-def locality_lines(accesses: Locality) -> Iterator[str]:
-    """Lay out the two tables, and the notes below them."""
-    if accesses.nodes:
-        yield f"memory accesses in {accesses.window_ms:.1f} ms (modelled; lines of 64 bytes)"
-        heads = "".join(f"{f'node {row}':>12}" for row in range(len(accesses.nodes[0].lines)))
-        yield f"{'':24}{'waited ms':>11}{'in queues':>11}{'local %':>9}{heads}"
-        rows: list[tuple[str, TaskMemory | NodeAccesses]] = [
-            *((f"{task.name[:15]}/{task.pid}", task) for task in accesses.threads),
-            *((f"CPUs of node {row.node}", row) for row in accesses.nodes),
-        ]
-        yield from (f"{name:<24}{_cells(row)}" for name, row in rows)
-    yield from accesses.notes
-
-
-def _cells(row: TaskMemory | NodeAccesses) -> str:
-    total = sum(row.lines)
-    share = f"{100 * row.local / total:.1f}" if total else ""
-    lines = "".join(f"{count:>12,.0f}" for count in row.lines)
-    return f"{row.stalled_ms:>11,.1f}{row.queued_ms:>11,.1f}{share:>9}{lines}"

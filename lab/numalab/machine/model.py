@@ -72,6 +72,18 @@ class Plugin:
 
 
 @dataclass(frozen=True)
+class CountedPlaces:
+    """What the memory model needs to count pages and lines of programs between two moments.
+
+    `mark` is the address of the kernel's function that writes a mark (0: unknown), `barriers` are
+    functions of programs as `emulator-configs/memory/plugin.c` reads them.
+    """
+
+    mark: int = 0
+    barriers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Machine:
     """A guest to boot: topology, kernel, root file system and execution.
 
@@ -81,9 +93,9 @@ class Machine:
     Execution: one instruction takes 2**`icount_shift` nanoseconds of guest time (None: the default
     of the mode). A `cold` guest boots, even if there is a saved one. In `timed` mode, a vCPU runs
     at most `quantum_ns` ahead of the others, the plugin `memory_model` adds the time of memory
-    accesses, and instructions and quantum take `slow_motion` times as long. `emulator` is the QEMU
-    to start (None: the host's own), `plugins` are loaded into it, `gdb` is the socket at which it
-    waits for a debugger.
+    accesses and may count `places`, and instructions and quantum take `slow_motion` times as long.
+    `emulator` is the QEMU to start (None: the host's own), `plugins` are loaded into it, `gdb` is
+    the socket at which it waits for a debugger.
 
     Memory: `trace_memory_mib` is reserved in the first node that has memory, so that a trace
     outlives the guest's kernel; 0 reserves none. The job disk has a file system of `job_disk_mib`,
@@ -111,6 +123,7 @@ class Machine:
     quantum_ns: int = QUANTUM_NS
     slow_motion: int = 1
     memory_model: Path | None = None
+    places: CountedPlaces | None = field(default=None, repr=False)  # saved guests go by the rest
     emulator: Path | None = None
     plugins: tuple[Plugin, ...] = ()
     gdb: Path | None = None

@@ -11,18 +11,20 @@ from types import MappingProxyType
 
 import polars as pl
 
-from numalab.campaign.boot import boot_in, guest, run_folder
+from numalab.campaign.boot import boot, boot_in, guest, run_folder
 from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.check import check_topology
 from numalab.capture.guest_time import keep_memory_tables
 from numalab.capture.spec import load_capture, render_events
-from numalab.errors import HostError, UserError
+from numalab.errors import HostError, UserError, WorkloadFailed, shown
 from numalab.files import make_dir
 from numalab.guest.session import INBOX_MIB, Session, session_job, start_session
 from numalab.image.image_artifact import has_program
 from numalab.image.recipe import chosen_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patched_kernel import find_kernel
+from numalab.locality.count_places import count_places
+from numalab.locality.locality import BARRIERS, COMMAND, Locality, Marks
 from numalab.machine.model import Machine
 from numalab.measure import Measure
 from numalab.programs.command_result import SAMPLE_MS, CommandResult, read_result
@@ -39,6 +41,7 @@ from numalab.workload.workload import BoundWorkload
 
 LONGEST_COMM = 15  # TASK_COMM_LEN without the NUL (include/linux/sched.h)
 _TRACE_MIB = 32
+_LONGEST_STDERR = 400
 
 
 class GuestSession:
@@ -200,6 +203,42 @@ class LabMachine:
             )  # fmt: skip
             RunFiles(directory).measure(self.topology, workload, capture)
             return read_measures(directory.measures)
+
+    def locality(
+        self,
+        words: Sequence[str | Path],
+        *,
+        window: str | tuple[str, str] = "command",
+        seed: int | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        input: str | bytes | None = None,
+        add: Sequence[str] = (),
+    ) -> Locality:
+        """Boot a guest of mode timed for one command, and return its memory accesses.
+
+        By thread, node, region and contended line. `window` is `command`, `barriers` (from the
+        first barrier of its threads to the last) or two marks that it writes. The other arguments
+        are those of `run`, and it raises what `run` raises, and WorkloadFailed for a command that
+        fails.
+        """
+        if self.mode != "timed":
+            choices = ('mode="timed"',)
+            raise UserError(f"mode {self.mode} counts no accesses", key="mode", choices=choices)
+        windows = {"command": COMMAND, "barriers": BARRIERS}
+        if isinstance(window, str) and window not in windows:
+            raise UserError(f"{window!r} is no window", key="window", choices=(*windows, "2 marks"))
+        between: Marks = window if isinstance(window, tuple) else windows[window]
+        around = _surroundings(None, env, cwd, input, add)
+        command = _command([MARKED, *words], self.builds.image.path, around)
+        symbols = self.builds.kernels[self.kernel.name].symbols
+        started = self.guest if seed is None else replace(self.guest, seed=seed)
+        started, command = count_places(started, symbols, command, barriers=between == BARRIERS)
+        booted = boot(started, self.kernel, command.argv, files=command.files, between=between)
+        if status := booted.outcome.status:
+            errors = shown(booted.stderr[-_LONGEST_STDERR:].decode("utf-8", "replace"))
+            raise WorkloadFailed(f"{command.program} exited with {status}: {errors}")
+        return booted.locality or Locality(0.0, (), ())
 
     def run(
         self,

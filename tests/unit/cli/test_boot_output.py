@@ -13,8 +13,8 @@ from numalab.errors import UserError
 from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
+from numalab.locality.locality import Locality, NodeAccesses
 from numalab.qemu.collect import Collected
-from numalab.results.locality import Locality, NodeAccesses
 
 
 def booted(*remarks: Remark) -> Booted:

@@ -7,7 +7,8 @@ import pytest
 
 from numalab.analysis.findings import TaskMemory
 from numalab.capture.guest_time import JoinedTables
-from numalab.results.locality import COMMAND, NodeAccesses, locality, locality_lines
+from numalab.locality.locality import COMMAND, NodeAccesses, locality
+from numalab.locality.locality_text import locality_lines
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
 

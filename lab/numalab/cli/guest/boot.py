@@ -19,6 +19,7 @@ from numalab.errors import UserError
 from numalab.files import open_regular, reading
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
+from numalab.locality.count_places import count_places
 from numalab.machine.model import MODES, QUANTUM_NS, check_by_hand
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import check_countable
@@ -35,6 +36,8 @@ from numalab.workload.host_program import (
     explain_status,
     guest_command,
 )
+
+BETWEEN_BARRIERS = "barriers"  # a value of --locality
 
 # `numalab place` and `numalab host show` print these remarks.
 _KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
@@ -95,7 +98,7 @@ def command(
         str | None,
         typer.Option(
             metavar="MARK,MARK",
-            help="Mode timed: memory accesses by thread and node, of `command` or between marks.",
+            help="Mode timed: memory accesses of `command`, between `barriers` or between marks.",
         ),
     ] = None,
     event: Annotated[
@@ -161,6 +164,10 @@ def command(
             seed=seed, cold=cold, extra_cmdline=tuple(cmdline or ()), pages=pages,
             host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
+        if between is not None:
+            symbols = prepared.kernels[spec.name].symbols
+            barriers = locality == BETWEEN_BARRIERS
+            machine, taken = count_places(machine, symbols, taken, barriers=barriers)
         booted = boot(
             machine, spec, taken.argv, connection=connection, events=tuple(event or ()),
             keep=keep, allow_mismatch=allow_mismatch, table=table, files=taken.files, returned=out,
@@ -174,15 +181,17 @@ def command(
 
 
 def _marks(text: str) -> tuple[str, str]:
-    """Read `command`, or two marks with a comma between them."""
-    if text == "command":
-        from numalab.results.locality import COMMAND  # noqa: PLC0415 - takes 0.3 s
+    """Read `command`, `barriers`, or two marks with a comma between them."""
+    if text in ("command", BETWEEN_BARRIERS):
+        from numalab.locality.locality import BARRIERS, COMMAND  # noqa: PLC0415 - takes 0.3 s
 
-        return COMMAND
+        return COMMAND if text == "command" else BARRIERS
     first, comma, last = text.partition(",")
     if not (first and comma and last) or "," in last:
         raise UserError(
-            f"{text!r} is no window", key="--locality", choices=("command", "MARK,MARK")
+            f"{text!r} is no window",
+            key="--locality",
+            choices=("command", BETWEEN_BARRIERS, "MARK,MARK"),
         )
     return first, last
 
@@ -258,7 +267,7 @@ def show_booted(booted: Booted, as_json: bool) -> None:
         for line in reach_lines(merged([("", booted.reach)])):
             say(line)
     if booted.locality is not None:
-        from numalab.results.locality import locality_lines  # noqa: PLC0415 - takes 0.3 s
+        from numalab.locality.locality_text import locality_lines  # noqa: PLC0415 - takes 0.3 s
 
         for line in locality_lines(booted.locality):
             say(line)

@@ -1,0 +1,1 @@
+"""Memory accesses of one guest in mode timed: by thread, node, region and line."""

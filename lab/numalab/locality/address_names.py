@@ -1,0 +1,180 @@
+"""Names of addresses in a guest's processes: variables of ELF files, else mappings."""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import PurePosixPath
+
+from numalab.capture.maps import Mapping as MappedRange
+from numalab.capture.maps import ProcessMaps, Snapshot
+from numalab.errors import shown
+from numalab.workload.elf_symbols import ElfFile, ElfSymbol, read_elf
+
+PAGE, LINE = 4096, 64
+FILES = "/job/files/"  # where the files that a command takes along lie in the guest
+_LONGEST = 80
+_MOST_NAMES = 3  # of variables that share a page
+
+
+@dataclass(frozen=True)
+class AddressName:
+    """A variable or mapping: its name, the file it is of (empty for none), and its addresses."""
+
+    name: str
+    file: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A file of a process, and the addresses that it takes."""
+
+    start: int
+    end: int
+    path: str
+    bias: int
+    elf: ElfFile
+
+
+@dataclass(frozen=True)
+class AddressNames:
+    """Names the addresses of processes as they were near `time_ns` of the trace's clock.
+
+    `files` are those of the command, by their name below /job/files.
+    """
+
+    processes: tuple[ProcessMaps, ...]
+    files: Mapping[str, bytes] = field(repr=False)
+    time_ns: int
+    _loaded: dict[tuple[int, int], tuple[_Loaded, ...]] = field(default_factory=dict)
+    _elves: dict[str, ElfFile | None] = field(default_factory=dict)
+
+    def process_of(self, pid: int, address: int) -> ProcessMaps | None:
+        """Return the process of a thread; of one that was never seen, the only fitting process."""
+        for process in self.processes:
+            if pid in process.threads:
+                return process
+        fitting = [process for process in self.processes if self._mapping(process, address)]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def of_page(self, process: ProcessMaps, page: int, lines: int) -> AddressName:
+        """Name what the touched lines of a page (bits) are of: a variable, a few, or a mapping."""
+        hit = self._mapping(process, page)
+        if hit is None:
+            return AddressName("unmapped", "", page, page + PAGE)
+        snapshot, mapping = hit
+        loaded = self._file_at(process, snapshot, page)
+        if loaded is None:
+            return self._of_mapping(snapshot, mapping)
+        offset = page - loaded.bias
+        touched = {
+            symbol: _lines_touched(symbol, offset, lines)
+            for symbol in loaded.elf.variables_within(offset, offset + PAGE)
+        }
+        ranked = sorted(touched.items(), key=lambda item: (-item[1], -item[0].size, item[0].name))
+        ranked = [(symbol, count) for symbol, count in ranked if count]
+        base = _base(loaded.path)
+        if not ranked:
+            return AddressName(f"data of {base}", base, loaded.start, loaded.end)
+        first, most = ranked[0]
+        if most * 2 >= lines.bit_count():
+            return _named(first, loaded)
+        names = ", ".join(symbol.name for symbol, _ in ranked[:_MOST_NAMES])
+        more = f" and {len(ranked) - _MOST_NAMES} more" if len(ranked) > _MOST_NAMES else ""
+        return AddressName(_short(names) + more, base, page, page + PAGE)
+
+    def of_word(self, process: ProcessMaps, address: int) -> str:
+        """Name an address as `variable+offset`, else by its mapping and offset."""
+        hit = self._mapping(process, address)
+        if hit is None:
+            return f"{address:#x}"
+        snapshot, mapping = hit
+        loaded = self._file_at(process, snapshot, address)
+        if loaded is not None:
+            offset = address - loaded.bias
+            for symbol in loaded.elf.variables_within(offset, offset + 1):
+                return _plus(_short(symbol.name), offset - symbol.vaddr)
+        name = self._of_mapping(snapshot, mapping)
+        return _plus(name.name, address - name.start)
+
+    def _mapping(self, process: ProcessMaps, address: int) -> tuple[Snapshot, MappedRange] | None:
+        for snapshot in process.nearest_first(self.time_ns):
+            place = snapshot.place_of(address)
+            if place is not None:
+                return snapshot, snapshot.mappings[place]
+        return None
+
+    def _file_at(self, process: ProcessMaps, snapshot: Snapshot, address: int) -> _Loaded | None:
+        key = process.tgid, snapshot.time_ns
+        if key not in self._loaded:
+            self._loaded[key] = tuple(self._files_of(snapshot))
+        files = self._loaded[key]
+        place = bisect_right(files, address, key=lambda file: file.start) - 1
+        return files[place] if place >= 0 and address < files[place].end else None
+
+    def _files_of(self, snapshot: Snapshot) -> list[_Loaded]:
+        mappings: dict[str, list[tuple[int, int]]] = {}
+        for mapping in snapshot.mappings:
+            mappings.setdefault(mapping.path, []).append((mapping.start, mapping.offset))
+        files = []
+        for path, ranges in mappings.items():
+            elf = self._elf(path)
+            bias = None if elf is None else elf.bias(ranges)
+            if elf is not None and bias is not None:
+                first, last = elf.ends
+                files.append(_Loaded(first + bias, last + bias, path, bias, elf))
+        return sorted(files, key=lambda file: file.start)
+
+    def _elf(self, path: str) -> ElfFile | None:
+        if not path.startswith(FILES):
+            return None
+        if path not in self._elves:
+            data = self.files.get(path.removeprefix(FILES))
+            self._elves[path] = None if data is None else read_elf(data)
+        return self._elves[path]
+
+    def _of_mapping(self, snapshot: Snapshot, mapping: MappedRange) -> AddressName:
+        path, size = mapping.path, f"{(mapping.end - mapping.start) >> 10} KiB"
+        place = snapshot.place_of(mapping.start)
+        before = snapshot.mappings[place - 1] if place else None
+        touches = before is not None and before.end == mapping.start
+        if path.startswith("/"):
+            base = _base(path)
+            name = f"data of {base}" if "w" in mapping.access else f"file {base}"
+            return AddressName(name, base, mapping.start, mapping.end)
+        if path:
+            return AddressName(_short(path), "", mapping.start, mapping.end)
+        if before is not None and touches and before.path.startswith("/") and not mapping.offset:
+            base = _base(before.path)
+            return AddressName(f"data of {base}", base, mapping.start, mapping.end)
+        if before is not None and touches and before.access.startswith("---"):
+            return AddressName(f"thread stack, {size}", "", mapping.start, mapping.end)
+        return AddressName(f"anonymous, {size}", "", mapping.start, mapping.end)
+
+
+def _lines_touched(symbol: ElfSymbol, page: int, lines: int) -> int:
+    first = max(0, (symbol.vaddr - page) // LINE)
+    last = min(PAGE // LINE, -(-(symbol.vaddr + symbol.size - page) // LINE))
+    return (lines >> first & ((1 << max(0, last - first)) - 1)).bit_count()
+
+
+def _named(symbol: ElfSymbol, loaded: _Loaded) -> AddressName:
+    start = symbol.vaddr + loaded.bias
+    return AddressName(_short(symbol.name), _base(loaded.path), start, start + symbol.size)
+
+
+@cache
+def _base(path: str) -> str:
+    return _short(PurePosixPath(path).name)
+
+
+@cache
+def _short(name: str) -> str:
+    text = shown(name)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _plus(name: str, offset: int) -> str:
+    return f"{name}+{offset}" if offset else name

@@ -1,0 +1,61 @@
+"""Prepares a guest of mode timed whose memory accesses are counted by region and line."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from numalab.artifact.program_artifact import ensure_program
+from numalab.errors import UserError
+from numalab.files import reading
+from numalab.machine.model import CountedPlaces, Machine
+from numalab.places import shipped_dir
+from numalab.workload.elf_symbols import addresses_of, code_of
+from numalab.workload.host_program import GuestCommand
+from numalab.workload.workload_files import shared_headers
+
+_RECORDER = "numalab-maps"
+_MARKS = "/sys/kernel/tracing/instances/lab/trace_marker"
+_MARK_FUNCTION = "tracing_mark_write"  # kernel/trace/trace.c
+_CODE_BYTES = 24  # what emulator-configs/memory/plugin.c compares
+_LEAST_CODE, _MOST_CODES, _PAGE = 8, 16, 4096
+# Functions in which threads wait for each other: POSIX, and the OpenMP of gcc and of clang.
+BARRIERS = ("pthread_barrier_wait", "__pthread_barrier_wait", "GOMP_barrier", "__kmpc_barrier")
+
+
+def count_places(
+    machine: Machine, symbols: Path | None, command: GuestCommand, *, barriers: bool
+) -> tuple[Machine, GuestCommand]:
+    """Return machine and command with what counts regions and lines.
+
+    `symbols` are those of the kernel (None: unknown). With `barriers`, the model notes when a
+    thread calls a barrier of a program or library that the command takes along. Raises UserError if
+    none of them has one, BuildError and HostError where the recorder of mappings does not compile.
+    """
+    codes = tuple(dict.fromkeys(_barriers(command.files)))[:_MOST_CODES]
+    if barriers and not codes:
+        raise UserError(
+            "no program or library that goes to the guest has a barrier", key="--locality",
+            choices=(*BARRIERS[::2], BARRIERS[-1]),
+        )  # fmt: skip
+    places = CountedPlaces(mark=_mark(symbols), barriers=codes if barriers else ())
+    recorder = ensure_program(
+        shipped_dir() / "workloads" / f"{_RECORDER}.c", [], shared_headers()
+    ).read_bytes()
+    argv = (f"/job/files/{_RECORDER}", "/job/out/maps", _MARKS, "--", *command.argv)
+    files = {**command.files, _RECORDER: recorder}
+    return replace(machine, places=places), replace(command, argv=argv, files=files)
+
+
+def _mark(symbols: Path | None) -> int:
+    if symbols is None:
+        return 0
+    with reading(symbols):
+        data = symbols.read_bytes()
+    return addresses_of(data, {_MARK_FUNCTION}).get(_MARK_FUNCTION, 0)
+
+
+def _barriers(files: Mapping[str, bytes]) -> Iterator[str]:
+    for data in files.values():
+        for vaddr, code in code_of(data, BARRIERS, _CODE_BYTES).values():
+            if len(code) >= _LEAST_CODE:
+                yield f"{vaddr % _PAGE:x}:{code.hex()}"

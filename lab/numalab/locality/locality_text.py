@@ -1,0 +1,124 @@
+"""The accesses of one guest as lines of text: tables by thread, node and region, and lines."""
+
+from collections.abc import Iterator
+
+from numalab.analysis.findings import TaskMemory
+from numalab.errors import shown
+from numalab.locality.locality import Locality, NodeAccesses
+from numalab.locality.region_accesses import ContendedLine, LineThread, RegionAccesses
+
+MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
+_WIDTH = 36
+_LEAST = 200  # regions and lines with a smaller part than 1 / 200 are only counted
+_SHARING = {
+    "false": "false sharing: threads use different bytes of one line",
+    "mixed": "partly false sharing: some threads use different bytes of one line",
+    "true": "contended: threads use the same bytes",
+}
+
+
+def locality_lines(accesses: Locality) -> Iterator[str]:
+    """Lay out the tables, and the notes below them."""
+    if accesses.nodes:
+        yield f"memory accesses in {accesses.window_ms:.1f} ms (modelled; lines of 64 bytes)"
+        heads = "".join(f"{f'node {row}':>12}" for row in range(len(accesses.nodes[0].lines)))
+        yield f"{'':{_WIDTH}}{'waited ms':>11}{'in queues':>11}{'local %':>9}{heads}"
+        rows: list[tuple[str, TaskMemory | NodeAccesses]] = [
+            *((f"{shown(task.name)[:15]}/{task.pid}", task) for task in accesses.threads),
+            *((f"CPUs of node {row.node}", row) for row in accesses.nodes),
+        ]
+        yield from (f"{name:<{_WIDTH}}{_cells(row)}" for name, row in rows)
+    yield from _region_lines(accesses)
+    yield from _contended_lines(accesses)
+    yield from accesses.notes
+
+
+def _cells(row: TaskMemory | NodeAccesses) -> str:
+    total = sum(row.lines)
+    share = f"{100 * row.local / total:.1f}" if total else ""
+    lines = "".join(f"{count:>12,.0f}" for count in row.lines)
+    return f"{row.stalled_ms:>11,.1f}{row.queued_ms:>11,.1f}{share:>9}{lines}"
+
+
+def _region_lines(accesses: Locality) -> Iterator[str]:
+    regions = accesses.places.regions
+    if not regions:
+        return
+    nodes = range(len(regions[0].lines))
+    yield "regions of memory, by the node of the CPU that fetched"
+    heads = "".join(f"{f'node {node}':>12}" for node in nodes)
+    yield f"{'':{_WIDTH}}{'waited ms':>11}{'pages on':>11}{'local %':>9}{heads}"
+    stalled_ms = sum(region.stalled_ms for region in regions)
+    listed = [region for region in regions if region.stalled_ms * _LEAST >= stalled_ms]
+    for region in listed[:MOST_REGIONS]:
+        total = sum(region.lines)
+        share = f"{100 * region.local / total:.1f}" if total else ""
+        lines = "".join(f"{count:>12,}" for count in region.lines)
+        homes = [f"{node}:{count}" for node, count in enumerate(region.pages) if count]
+        where = ",".join(homes) if len(homes) < 3 else f"{len(homes)} nodes"
+        yield f"{_title(region):<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{share:>9}{lines}"
+        yield from _remarks(region)
+    if more := accesses.places.regions_in_all - len(listed[:MOST_REGIONS]):
+        yield f"... and {more} regions with shorter waits (--json)"
+
+
+def _title(region: RegionAccesses) -> str:
+    name = region.name
+    if region.file and region.file not in name:
+        name = f"{name} ({region.file})"
+    return name if len(name) < _WIDTH else f"{name[: _WIDTH - 4]}..."
+
+
+def _remarks(region: RegionAccesses) -> Iterator[str]:
+    """Yield what is wrong with the place of a region, or of some pages of it."""
+    total = sum(region.lines)
+    if region.misplaced is not None:
+        home = region.pages.index(max(region.pages))
+        share = 100 * region.lines[region.misplaced] / total
+        yield (
+            f"  on the wrong node: it lies on node {home}, and {share:.0f} % of its lines went to "
+            f"CPUs of node {region.misplaced}"
+        )
+    elif len(region.runs) > 1 and max(region.lines) < total:
+        far = [
+            run
+            for run in region.runs
+            if run.lines.index(max(run.lines)) != run.home
+            and 2 * max(run.lines) > sum(run.lines) > total / 20
+        ]
+        for run in far[:MOST_RUNS]:
+            user = run.lines.index(max(run.lines))
+            share = 100 * run.lines[user] / sum(run.lines)
+            yield (
+                f"  {run.pages} pages from {run.start:#x} lie on node {run.home}, and "
+                f"{share:.0f} % of their lines went to CPUs of node {user}"
+            )
+
+
+def _contended_lines(accesses: Locality) -> Iterator[str]:
+    lines = accesses.places.contended
+    listed = [line for line in lines if line.moves * _LEAST >= lines[0].moves][:MOST_LINES]
+    for line in listed:
+        yield _contended(line)
+        yield from (f"  {_thread(thread)}" for thread in line.threads[:MOST_THREADS])
+        if len(line.threads) > MOST_THREADS:
+            yield f"  ... and {len(line.threads) - MOST_THREADS} threads more"
+    if more := accesses.places.lines_in_all - len(listed):
+        yield f"... and {more} contended lines with fewer moves (--json)"
+
+
+def _contended(line: ContendedLine) -> str:
+    name = f"{line.name} ({line.file})" if line.file and line.file not in line.name else line.name
+    return (
+        f"line {line.address:#x}, {name}: {_SHARING[line.sharing]}; "
+        f"{line.moves:,} moves between CPUs, {line.stalled_ms:,.1f} ms"
+    )
+
+
+def _thread(thread: LineThread) -> str:
+    parts = [
+        f"{verb} {', '.join(words)}"
+        for verb, words in (("writes", thread.written), ("reads", thread.read))
+        if words
+    ]
+    return f"{shown(thread.name)[:15]}/{thread.pid} {' and '.join(parts)} ({thread.moves:,} moves)"

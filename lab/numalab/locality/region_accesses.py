@@ -1,0 +1,346 @@
+"""Which regions, pages and lines of a program's memory were fetched by which node, in a window.
+
+The counts are those of the memory model (`numalab.capture.memory_places`).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import polars as pl
+
+from numalab.capture.memory_places import (
+    BARRIER,
+    FIRST_BARRIER,
+    LINE,
+    MARK,
+    MOMENT,
+)
+from numalab.locality.address_names import LINE as LINE_BYTES
+from numalab.locality.address_names import PAGE as PAGE_BYTES
+from numalab.locality.address_names import AddressName, AddressNames
+
+MAX_REGIONS, MAX_RUNS, MAX_LINES, MAX_THREADS, MAX_WORDS = 200, 64, 100, 16, 8
+_NEAR_NS = 200_000  # a mark's event and the entry of the function that writes it
+_FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
+
+
+@dataclass(frozen=True)
+class ThreadLines:
+    """How many lines a thread fetched."""
+
+    pid: int
+    name: str
+    lines: int
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """Pages in a row of one home that mostly the CPUs of one node fetched.
+
+    `lines` are by the node of the CPU.
+    """
+
+    start: int
+    pages: int
+    home: int
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RegionAccesses:
+    """What was fetched of a variable or mapping of a process: `pages` by their home node, `lines`
+    (of 64 bytes) by the node of the CPU, `local` of them from its own node. `misplaced` is the node
+    whose CPUs fetched most of it, if most of its pages lie on another one.
+
+    `runs` are its pages, at most `MAX_RUNS` runs of them, the most fetched.
+    """
+
+    process: int
+    name: str
+    file: str
+    start: int
+    end: int
+    stalled_ms: float
+    local: int
+    misplaced: int | None
+    pages: tuple[int, ...]
+    lines: tuple[int, ...]
+    threads: tuple[ThreadLines, ...]
+    runs: tuple[PageRun, ...]
+
+
+@dataclass(frozen=True)
+class LineThread:
+    """A thread that moved a line `moves` times, and where in it: variables and offsets that it
+    `written`, and those that it only `read`."""
+
+    pid: int
+    name: str
+    moves: int
+    written: tuple[str, ...]
+    read: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ContendedLine:
+    """A line that moved between CPUs. `sharing` is `false` if no two threads use the same bytes
+    while one writes, `true` if all do, else `mixed`."""
+
+    process: int
+    address: int
+    name: str
+    file: str
+    sharing: str
+    moves: int
+    stalled_ms: float
+    threads: tuple[LineThread, ...]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Regions, the most waited for first, and contended lines, the most moved first.
+
+    `regions_in_all` and `lines_in_all` count those beyond the limits, too.
+    """
+
+    regions: tuple[RegionAccesses, ...] = ()
+    regions_in_all: int = 0
+    contended: tuple[ContendedLine, ...] = ()
+    lines_in_all: int = 0
+
+
+@dataclass(frozen=True)
+class ThreadNames:
+    """The names of threads by pid, and the nodes of the machine."""
+
+    names: dict[int, str]
+    nodes: int
+
+
+def barrier_window(places: pl.DataFrame) -> tuple[int, int | None] | None:
+    """Return from when each thread that waits at a barrier has done so to the last barrier.
+
+    In ns of the trace's clock. The end is None if there is only one barrier; None for no barrier.
+    """
+    moments = places.filter((pl.col("kind") == MOMENT) & (pl.col("vaddr") != MARK))
+    first = moments.filter(pl.col("vaddr") == FIRST_BARRIER)["time_ns"].max()
+    if not isinstance(first, int):
+        return None
+    last = moments.filter(pl.col("vaddr").is_in([FIRST_BARRIER, BARRIER]))["time_ns"].max()
+    return first, last if isinstance(last, int) and last > first else None
+
+
+def rows_within(places: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame | None:
+    """Return the rows between two moments that the model saw at these times of the trace's clock;
+    None if it did not see the first."""
+    moments = places.filter(pl.col("kind") == MOMENT).select("time_ns", "since_ns")
+    ends = [_nearest(moments, time) for time in (start_ns, end_ns)]
+    if ends[0] is None:
+        return None
+    last = 1 << 62 if ends[1] is None else ends[1]
+    inside = (pl.col("since_ns") >= ends[0]) & (pl.col("since_ns") < last)
+    return places.filter(inside & (pl.col("kind") != MOMENT))
+
+
+def _nearest(moments: pl.DataFrame, time_ns: int) -> int | None:
+    distance = (pl.col("time_ns") - time_ns).abs()
+    near = moments.filter(distance <= _NEAR_NS).sort(distance)
+    return int(near["since_ns"][0]) if len(near) else None
+
+
+def read_places(rows: pl.DataFrame, names: AddressNames, threads: ThreadNames) -> Places:
+    """Sum the rows of a window by region, page and line of the command's processes."""
+    mine = rows.filter(pl.col("pid").is_not_null())
+    regions = sorted(
+        _regions(_with_lines_as_pages(mine), names, threads),
+        key=lambda region: (-region.stalled_ms, region.process, region.start),
+    )
+    lines = sorted(
+        _lines(mine.filter(pl.col("kind") == LINE), names, threads),
+        key=lambda line: (-line.moves, line.process, line.address),
+    )
+    return Places(tuple(regions[:MAX_REGIONS]), len(regions), tuple(lines[:MAX_LINES]), len(lines))
+
+
+@dataclass
+class _Page:
+    homes: set[int] = field(default_factory=set)
+    lines: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Sums:
+    pages: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    threads: dict[int, int] = field(default_factory=dict)
+    stalled_ps: int = 0
+    local: int = 0
+
+
+def _with_lines_as_pages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add `touched`, the lines of the page (bits). A line that moved is the `moved`-th line of its
+    page, which may be of another variable than the rest; of others, `moved` is -1."""
+    is_line = pl.col("kind") == LINE
+    place = (pl.col("vaddr") % PAGE_BYTES) // LINE_BYTES
+    bit = pl.lit(2, pl.UInt64).pow(place.cast(pl.UInt64)).cast(pl.UInt64)
+    return rows.filter(pl.col("kind") != MOMENT).with_columns(
+        vaddr=pl.col("vaddr") - pl.col("vaddr") % PAGE_BYTES,
+        moved=pl.when(is_line).then(place).otherwise(-1),
+        touched=pl.when(is_line).then(bit).otherwise(pl.col("written") | pl.col("read")),
+    )
+
+
+def _regions(
+    rows: pl.DataFrame, names: AddressNames, threads: ThreadNames
+) -> Iterator[RegionAccesses]:
+    keys = ("pid", "vaddr", "moved", "home", "node")
+    sums = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("lines").sum(), pl.col("stalled_ps").sum(), pl.col("touched").bitwise_or()
+    )
+    masks = {
+        (vaddr, moved): touched
+        for vaddr, moved, touched in sums.group_by("vaddr", "moved")
+        .agg(pl.col("touched").bitwise_or())
+        .iter_rows()
+    }
+    regions: dict[tuple[int, AddressName], _Sums] = {}
+    named: dict[tuple[int, int, int], tuple[int, AddressName] | None] = {}
+    for pid, vaddr, moved, home, node, fetched, stalled_ps, _ in sums.iter_rows():
+        if (pid, vaddr, moved) not in named:
+            process = names.process_of(pid, vaddr)
+            named[pid, vaddr, moved] = (
+                None
+                if process is None
+                else (process.tgid, names.of_page(process, vaddr, masks[vaddr, moved]))
+            )
+        key = named[pid, vaddr, moved]
+        if key is None:
+            continue
+        region = regions.setdefault(key, _Sums())
+        by_node = region.pages.setdefault((vaddr, home), [0] * threads.nodes)
+        by_node[node] += fetched
+        region.threads[pid] = region.threads.get(pid, 0) + fetched
+        region.stalled_ps += stalled_ps
+        region.local += fetched if node == home else 0
+    for (tgid, name), region in regions.items():
+        yield _region(tgid, name, region, threads)
+
+
+def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> RegionAccesses:
+    pages = [0] * threads.nodes
+    lines = [0] * threads.nodes
+    for (_, home), by_node in sums.pages.items():
+        pages[home] += 1
+        lines = [a + b for a, b in zip(lines, by_node, strict=True)]
+    runs = sorted(_runs(sums.pages), key=lambda run: (-sum(run.lines), run.start))[:MAX_RUNS]
+    busiest = sorted(sums.threads.items(), key=lambda item: (-item[1], item[0]))[:MAX_THREADS]
+    return RegionAccesses(
+        tgid,
+        name.name,
+        name.file,
+        name.start,
+        name.end,
+        sums.stalled_ps / 1e9,
+        sums.local,
+        _misplaced(pages, lines),
+        tuple(pages),
+        tuple(lines),
+        tuple(ThreadLines(pid, threads.names.get(pid, ""), count) for pid, count in busiest),
+        tuple(sorted(runs, key=lambda run: run.start)),
+    )
+
+
+def _misplaced(pages: list[int], lines: list[int]) -> int | None:
+    home, user = pages.index(max(pages)), lines.index(max(lines))
+    most = 2 * pages[home] > sum(pages) and 2 * lines[user] > sum(lines)
+    return user if user != home and most else None
+
+
+def _runs(pages: dict[tuple[int, int], list[int]]) -> Iterator[PageRun]:
+    """Join pages that follow each other, have one home, and one node that fetched most."""
+    run: PageRun | None = None
+    for (vaddr, home), lines in sorted(pages.items()):
+        user = lines.index(max(lines))
+        if (
+            run is not None
+            and vaddr == run.start + run.pages * PAGE_BYTES
+            and (home, user) == (run.home, run.lines.index(max(run.lines)))
+        ):
+            summed = tuple(a + b for a, b in zip(run.lines, lines, strict=True))
+            run = PageRun(run.start, run.pages + 1, home, summed)
+            continue
+        if run is not None:
+            yield run
+        run = PageRun(vaddr, 1, home, tuple(lines))
+    if run is not None:
+        yield run
+
+
+def _lines(
+    rows: pl.DataFrame, names: AddressNames, threads: ThreadNames
+) -> Iterator[ContendedLine]:
+    sums = (
+        rows.group_by("line", "pid", maintain_order=True)
+        .agg(
+            pl.col("moves").sum(),
+            pl.col("stalled_ps").sum(),
+            pl.col("vaddr").first(),
+            pl.col("written").bitwise_or(),
+            pl.col("read").bitwise_or(),
+        )
+        .filter(pl.col("moves") >= _FEWEST_OF_THREAD)
+    )
+    several = sums.filter(
+        (pl.len().over("line") > 1)
+        & (pl.col("moves").sum().over("line") >= _FEWEST_MOVES)
+        & ((pl.col("written") != 0).sum().over("line") > 0)
+    )
+    for (_,), part in several.group_by("line", maintain_order=True):
+        yield from _line(part, names, threads)
+
+
+def _line(part: pl.DataFrame, names: AddressNames, threads: ThreadNames) -> Iterator[ContendedLine]:
+    users = part.sort("moves", "pid", descending=[True, False]).to_dicts()
+    first = users[0]
+    process = names.process_of(first["pid"], first["vaddr"])
+    if process is None:
+        return
+    place = (first["vaddr"] % PAGE_BYTES) // LINE_BYTES
+    page = first["vaddr"] - first["vaddr"] % PAGE_BYTES
+    name = names.of_page(process, page, 1 << place)
+    members = []
+    for user in users[:MAX_THREADS]:
+        own = names.process_of(user["pid"], user["vaddr"]) or process
+        written, read = (
+            tuple(names.of_word(own, user["vaddr"] + byte) for byte in _bits(mask))
+            for mask in (user["written"], user["read"] & ~user["written"])
+        )
+        thread = threads.names.get(user["pid"], "")
+        members.append(LineThread(user["pid"], thread, user["moves"], written, read))
+    yield ContendedLine(
+        process.tgid,
+        first["vaddr"],
+        name.name,
+        name.file,
+        sharing([(user["written"], user["read"]) for user in users]),
+        sum(user["moves"] for user in users),
+        sum(user["stalled_ps"] for user in users) / 1e9,
+        tuple(members),
+    )
+
+
+def sharing(masks: Iterable[tuple[int, int]]) -> str:
+    """Classify a line by the bytes that each thread writes and reads: false, true or mixed.
+
+    Only pairs of threads count of which one writes.
+    """
+    common = [
+        bool(a_written & (b_written | b_read) or b_written & (a_written | a_read))
+        for (a_written, a_read), (b_written, b_read) in combinations(masks, 2)
+        if a_written or b_written
+    ]
+    return "true" if all(common) else "mixed" if any(common) else "false"
+
+
+def _bits(mask: int) -> list[int]:
+    return [bit for bit in range(64) if mask >> bit & 1][:MAX_WORDS]

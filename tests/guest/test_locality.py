@@ -1,0 +1,38 @@
+"""Memory accesses by region and line: docs/examples/misplaced.c and what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.api import UserError, machine
+from numalab.process import run
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "misplaced.c"
+
+
+@pytest.mark.parametrize("link", ["-pie", "-static", "-static-pie"])
+def test_misplaced_memory_and_false_sharing_have_their_variables(tmp_path: Path, link: str) -> None:
+    program = tmp_path / "misplaced"
+    run(["gcc", "-O2", "-pthread", link, "-o", program, EXAMPLE])
+    locality = machine("ring-4", mode="timed").locality([program], window="barriers")
+    assert locality.notes == ()
+    regions = {region.name: region for region in locality.places.regions}
+    table = regions["table"]
+    assert (table.file, table.misplaced, table.pages[0]) == ("misplaced", 3, 256)
+    assert table.lines[3] == pytest.approx(4000, rel=0.01)
+    assert sum(table.lines[:3]) < 40  # node 0 initialises it before the window
+    line = locality.places.contended[0]
+    assert (line.name, line.sharing) == ("counters", "false")
+    words = {word for thread in line.threads for word in thread.written}
+    assert words == {"counters", "counters+8", "counters+16", "counters+24"}
+    assert all(part.name != "right" for part in locality.places.contended)
+    waited = {thread.name: thread.stalled_ms for thread in locality.threads}
+    assert 0 < waited["misplaced"] < locality.window_ms
+
+
+def test_a_program_without_barriers_has_no_such_window(tmp_path: Path) -> None:
+    source = tmp_path / "program.c"
+    source.write_text("int main(void) { return 0; }")
+    run(["gcc", "-static", "-o", tmp_path / "program", source])
+    with pytest.raises(UserError, match="no program or library that goes to the guest has a bar"):
+        machine("ring-4", mode="timed").locality([tmp_path / "program"], window="barriers")

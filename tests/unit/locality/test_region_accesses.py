@@ -1,0 +1,231 @@
+"""Regions, pages and contended lines of a window: worked out by hand."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalab.capture.maps import Mapping, ProcessMaps, Snapshot
+from numalab.capture.memory_places import BARRIER, FIRST_BARRIER, LINE, MARK, MOMENT, PAGE
+from numalab.locality.address_names import FILES, AddressNames
+from numalab.locality.locality import Locality, NodeAccesses
+from numalab.locality.locality_text import locality_lines
+from numalab.locality.region_accesses import (
+    LineThread,
+    PageRun,
+    Places,
+    ThreadNames,
+    barrier_window,
+    read_places,
+    rows_within,
+    sharing,
+)
+from numalab.process import run
+from numalab.workload.elf_symbols import ElfFile, read_elf
+
+HEAP, STACK, BIAS = 0x7F00_0000_0000, 0x7F10_0000_0000, 0x5555_0000_0000
+THREADS = ThreadNames({21: "first", 22: "second"}, 3)
+SOURCE = """
+long counters[8] __attribute__((aligned(4096)));
+long more[8] __attribute__((aligned(64)));
+char table[1 << 16] __attribute__((aligned(4096)));
+int main(void) { return table[3] + counters[1] + more[2]; }
+"""
+
+
+def row(kind: int, vaddr: int, pid: int | None, **values: int) -> dict[str, Any]:
+    usual = {
+        "since_ns": 10, "time_ns": 10, "line": vaddr >> 6, "task": pid or 0, "node": 0, "home": 0,
+        "lines": 1, "moves": 0, "stalled_ps": 10**9, "written": 0, "read": 1,
+    }  # fmt: skip
+    return {**usual, "kind": kind, "vaddr": vaddr, "pid": pid, **values}
+
+
+def table(*rows: dict[str, Any]) -> pl.DataFrame:
+    masks = dict.fromkeys(("written", "read", "task"), pl.UInt64)
+    return pl.DataFrame(rows, schema_overrides={**masks, "pid": pl.Int32})
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.c").write_text(SOURCE)
+    run(["gcc", "-O1", "-pie", "-o", folder / "program", folder / "program.c"])
+    return (folder / "program").read_bytes()
+
+
+@pytest.fixture
+def elf(program: bytes) -> ElfFile:
+    elf = read_elf(program)
+    assert elf is not None
+    return elf
+
+
+@pytest.fixture
+def names(program: bytes, elf: ElfFile) -> AddressNames:
+    path = f"{FILES}folder/program"
+    files = [
+        Mapping(
+            (part.vaddr & -4096) + BIAS,
+            -(-(part.vaddr + part.file_size) // 4096) * 4096 + BIAS,
+            "rw-p",
+            part.offset & -4096,
+            path,
+        )
+        for part in elf.segments
+    ]
+    anonymous = [
+        Mapping(files[-1].end, elf.ends[1] + BIAS, "rw-p", 0, ""),
+        Mapping(HEAP, HEAP + (1 << 20), "rw-p", 0, "[heap]"),
+        Mapping(STACK - 4096, STACK, "---p", 0, ""),
+        Mapping(STACK, STACK + (8 << 20), "rw-p", 0, ""),
+    ]
+    maps = Snapshot(5, tuple(sorted((*files, *anonymous), key=lambda part: part.start)))
+    process = ProcessMaps(20, {20, 21, 22}, [maps])
+    return AddressNames((process,), {"folder/program": program}, 100)
+
+
+def address(elf: ElfFile, name: str) -> int:
+    return next(part.vaddr for part in elf.variables if part.name == name) + BIAS
+
+
+def test_a_region_on_the_wrong_node_has_its_variable(names: AddressNames, elf: ElfFile) -> None:
+    start = address(elf, "table")
+    rows = [
+        row(PAGE, start + 4096 * page, 22, node=2, home=int(page == 3), lines=3, read=7)
+        for page in range(6)
+    ]
+    rows.append(row(PAGE, start, 21, node=0, home=0, lines=2))
+    places = read_places(table(*rows), names, THREADS)
+    (region,) = places.regions
+    assert (region.name, region.file, region.start) == ("table", "program", start)
+    assert (region.pages, region.lines, region.local) == ((5, 1, 0), (2, 0, 18), 2)
+    assert region.misplaced == 2
+    assert [thread.lines for thread in region.threads] == [18, 2]
+    assert region.runs == (
+        PageRun(start, 3, 0, (2, 0, 9)),
+        PageRun(start + 3 * 4096, 1, 1, (0, 0, 3)),
+        PageRun(start + 4 * 4096, 2, 0, (0, 0, 6)),
+    )
+
+
+def test_false_sharing_has_the_words_of_its_threads(names: AddressNames, elf: ElfFile) -> None:
+    line = address(elf, "counters")
+    rows = [
+        row(LINE, line, 21, moves=9, written=1, read=1),
+        row(LINE, line, 22, moves=8, written=1 << 8, read=1 << 8 | 1 << 16),
+        row(LINE, address(elf, "more"), 21, moves=20, written=1),
+        row(LINE, address(elf, "more"), 22, moves=20, written=1),
+        row(LINE, HEAP, 21, moves=50, written=1),  # of one thread
+        row(LINE, HEAP + 64, 21, moves=50, read=1),  # nobody writes
+        row(LINE, HEAP + 64, 22, moves=50, read=1),
+        row(LINE, HEAP + 128, 21, moves=3, written=1),  # too few
+        row(LINE, HEAP + 128, 22, moves=3, written=1),
+    ]
+    places = read_places(table(*rows), names, THREADS)
+    assert [(part.name, part.sharing, part.moves) for part in places.contended] == [
+        ("more", "true", 40),
+        ("counters", "false", 17),
+    ]
+    assert places.contended[1].threads == (
+        LineThread(21, "first", 9, ("counters",), ()),
+        LineThread(22, "second", 8, ("counters+8",), ("counters+16",)),
+    )
+
+
+def test_memory_without_a_variable_has_its_mapping(names: AddressNames, elf: ElfFile) -> None:
+    (process,) = names.processes
+    rows = {
+        HEAP + 4096: "[heap]",
+        STACK + 4096: "thread stack, 8192 KiB",
+        0x1000: "unmapped",
+        address(elf, "counters"): "counters",
+    }
+    assert {page: names.of_page(process, page, 1).name for page in rows} == rows
+    assert names.of_word(process, HEAP + 5) == "[heap]+5"
+
+
+def test_a_thread_that_was_never_seen_is_of_the_only_process(names: AddressNames) -> None:
+    process = names.process_of(99, HEAP)
+    assert process is not None and process.tgid == 20
+    assert names.process_of(99, 0x1000) is None
+
+
+@pytest.mark.parametrize(
+    ("masks", "kind"),
+    [
+        ([(1, 1), (2, 0)], "false"),
+        ([(1, 0), (0, 1)], "true"),
+        ([(1, 0), (0, 2), (0, 2)], "false"),
+        ([(1, 0), (1, 0), (2, 0)], "mixed"),
+    ],
+)
+def test_sharing(masks: list[tuple[int, int]], kind: str) -> None:
+    assert sharing(masks) == kind
+
+
+def test_rows_between_two_moments() -> None:
+    rows = table(
+        row(MOMENT, MARK, 21, since_ns=1000, time_ns=5_001_000),
+        row(MOMENT, MARK, 21, since_ns=2000, time_ns=9_002_000),
+        *(row(PAGE, 4096 * at, 21, since_ns=at * 1000) for at in range(4)),
+    )
+    inside = rows_within(rows, 5_003_000, 9_004_000)
+    assert inside is not None
+    assert inside["vaddr"].to_list() == [4096]
+    assert rows_within(rows, 7_000_000, 9_004_000) is None
+
+
+def test_the_window_of_barriers() -> None:
+    firsts = [row(MOMENT, FIRST_BARRIER, pid, time_ns=at) for pid, at in ((21, 30), (22, 50))]
+    assert barrier_window(table(*firsts)) == (50, None)
+    assert barrier_window(table(*firsts, row(MOMENT, BARRIER, None, time_ns=70))) == (50, 70)
+    assert barrier_window(table(row(MOMENT, MARK, 21))) is None
+
+
+def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None:
+    start, line = address(elf, "table"), address(elf, "counters")
+    places = read_places(
+        table(
+            row(PAGE, start, 22, node=2, lines=4),
+            row(PAGE, HEAP, 21, lines=1, stalled_ps=1),
+            row(LINE, line, 21, moves=9, written=1),
+            row(LINE, line, 22, moves=8, written=2, read=0),
+        ),
+        names,
+        ThreadNames({21: "evil\x1b[31m", 22: "second"}, 3),
+    )
+    nodes = tuple(NodeAccesses(node, 0.0, 0.0, 0.0, (0.0,) * 3) for node in range(3))
+    text = "\n".join(locality_lines(Locality(1.0, (), nodes, ("a note",), places)))
+    assert "  on the wrong node: it lies on node 0, and 100 % of its lines went to CPUs of" in text
+    assert f"line {line:#x}, counters (program): false sharing: threads use different" in text
+    assert "  second/22 writes counters+1 (8 moves)" in text
+    assert "... and 1 regions with shorter waits (--json)" in text
+    assert "\x1b" not in text
+    assert text.endswith("a note")
+
+
+@given(
+    st.lists(
+        st.builds(
+            row,
+            st.sampled_from([PAGE, LINE]),
+            st.integers(0, 40).map(lambda at: HEAP - 8192 + at * 1024),
+            st.sampled_from([None, 21, 22, 77]),
+            node=st.integers(0, 2),
+            home=st.integers(0, 2),
+            written=st.integers(0, 1 << 63),
+        ),
+        min_size=1,
+    )
+)
+def test_all_lines_are_in_some_region(rows: list[dict[str, Any]]) -> None:
+    maps = Snapshot(5, (Mapping(0, 1 << 47, "rw-p", 0, ""),))
+    everything = AddressNames((ProcessMaps(20, {20}, [maps]),), {}, 0)
+    places = read_places(table(*rows), everything, THREADS)
+    mine = [part for part in rows if part["pid"] is not None]
+    assert sum(sum(region.lines) for region in places.regions) == len(mine)
+    assert all(sum(r.pages) == sum(run.pages for run in r.runs) for r in places.regions)
+    assert isinstance(places, Places)
