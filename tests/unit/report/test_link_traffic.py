@@ -76,5 +76,8 @@ def test_the_page_says_what_the_model_is_made_of(report: CellReport) -> None:
     assert "&lt;hog&gt;/7" in text
     row = stalled_rows(report)[0]
     assert (row["stall_percent"], row["local_percent"]) == (75.0, 25.0)
+    assert sum(row["shares"]) == pytest.approx(100)
+    for share in row["shares"]:
+        assert f"{share * 0.55:.0f}%, transparent" in text.partition('<table id="stalled">')[2]
     links = next(curve for curve in curves(report) if curve["name"] == "memory_link")
     assert [line["label"] for line in links["diagrams"][0]["lines"]] == ["link 0-1", "link 1-0"]

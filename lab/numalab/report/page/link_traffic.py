@@ -96,7 +96,8 @@ def stalled_rows(report: CellReport) -> list[Json]:
     """Return the tasks of the first run of each variant, the longest wait for memory first.
 
     `stall_percent` is the share of CPU time in which a task waited for a cache or a memory,
-    `local_percent` the share of its cache lines that came from its CPU's own node.
+    `local_percent` the share of its cache lines that came from its CPU's own node, and `shares`
+    (%) the part of them from each node.
     """
     return [
         {
@@ -105,6 +106,7 @@ def stalled_rows(report: CellReport) -> list[Json]:
             "task": task,
             "stall_percent": 100 * task.stalled_ms / task.cpu_ms if task.cpu_ms else 0.0,
             "local_percent": 100 * task.local / lines if (lines := sum(task.lines)) else None,
+            "shares": [100 * count / lines if lines else 0.0 for count in task.lines],
         }
         for place, first in report.first_findings()
         for task in first.findings.memory
