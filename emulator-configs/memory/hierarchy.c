@@ -69,13 +69,13 @@ void group_stop_writing(struct memory *memory, struct group *group, uint32_t slo
 }
 
 void group_drop(struct memory *memory, unsigned number, uint32_t slot, struct place place,
-		bool write_back)
+		unsigned writer)
 {
 	struct group *group = &memory->groups[number];
 	struct shared_line *shared = &group->lines[slot];
 
-	if (write_back && shared->dirty)
-		traffic_write_back(&memory->traffic, group->cpus[0], group->node, place.home);
+	if (writer != NO_CPU && shared->dirty)
+		traffic_write_back(&memory->traffic, writer, group->node, place.home);
 	group_drop_users(memory, group, slot, place, NO_CPU);
 	cache_drop(&group->cache, slot);
 	if (memory->config.groups <= BITS)

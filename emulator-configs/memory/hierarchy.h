@@ -84,8 +84,8 @@ void group_drop_users(struct memory *memory, struct group *group, uint32_t slot,
 /* Nobody in the group may write this line unasked any more. */
 void group_stop_writing(struct memory *memory, struct group *group, uint32_t slot,
 			struct place place);
-/* Takes a line from a group altogether; a dirty one goes home when `write_back`. */
+/* Takes a line from a group altogether; a dirty one goes home for `writer`, unless that is NO_CPU. */
 void group_drop(struct memory *memory, unsigned number, uint32_t slot, struct place place,
-		bool write_back);
+		unsigned writer);
 
 #endif

@@ -214,7 +214,7 @@ static struct others ask_others(struct memory *memory, struct access access, str
 			uint64_t *latency = memory->config.latency_ps[core->node];
 
 			others.told_ps = later(others.told_ps, latency[group->node]);
-			group_drop(memory, number, slot, place, false);
+			group_drop(memory, number, slot, place, NO_CPU);
 			continue;
 		}
 		group_stop_writing(memory, group, slot, place);
@@ -225,14 +225,16 @@ static struct others ask_others(struct memory *memory, struct access access, str
 	return others;
 }
 
-static uint32_t make_room(struct memory *memory, unsigned number, uint32_t line)
+/* A slot for a line in the cache of a CPU's group, which may have to write another line back. */
+static uint32_t make_room(struct memory *memory, unsigned cpu, uint32_t line)
 {
+	unsigned number = memory->cores[cpu].group;
 	struct cache *cache = &memory->groups[number].cache;
 	uint32_t slot = cache_victim(cache, line), victim;
 	struct place place;
 
 	if (cache_line(cache, slot, &victim) && place_of(memory, victim, &place))
-		group_drop(memory, number, slot, place, true);
+		group_drop(memory, number, slot, place, cpu);
 	cache_put(cache, slot, line);
 	return slot;
 }
@@ -244,7 +246,7 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	const struct core *core = &memory->cores[access.cpu];
 	const uint64_t *latency = memory->config.latency_ps[core->node];
 	struct others others = ask_others(memory, access, place);
-	uint32_t slot = make_room(memory, core->group, place.line);
+	uint32_t slot = make_room(memory, access.cpu, place.line);
 	uint64_t wait_ps;
 
 	if (others.gave) {

@@ -140,6 +140,8 @@ class AddressNames:
         place = snapshot.place_of(mapping.start)
         before = snapshot.mappings[place - 1] if place else None
         touches = before is not None and before.end == mapping.start
+        if path.startswith(("/dev/zero", "/SYSV")):  # shmem_zero_setup() in mm/shmem.c, shmget(2)
+            return AddressName(f"shared memory, {size}", "", mapping.start, mapping.end)
         if path.startswith("/"):
             base = _base(path)
             name = f"data of {base}" if "w" in mapping.access else f"file {base}"
