@@ -12,7 +12,9 @@ bool place_of(const struct memory *memory, uint32_t line, struct place *place)
 				.line = line,
 				.home = region->home,
 				.tag = region->host + ((uint64_t)offset << LINE_BITS),
-				.holders = &region->holders[offset],
+				.few_holders = region->few_holders ? &region->few_holders[offset]
+								   : NULL,
+				.holders = region->holders ? &region->holders[offset] : NULL,
 				.fetched = &region->fetched[offset >> PAGE_LINE_BITS]};
 			return true;
 		}
@@ -79,5 +81,5 @@ void group_drop(struct memory *memory, unsigned number, uint32_t slot, struct pl
 	group_drop_users(memory, group, slot, place, NO_CPU);
 	cache_drop(&group->cache, slot);
 	if (memory->config.groups <= BITS)
-		*place.holders &= ~(UINT64_C(1) << number);
+		drop_holder(place, number);
 }

@@ -15,7 +15,7 @@
 #include "oracle.h"
 #include "places.h"
 
-enum { BITS = 64, NO_CPU = 0xffff };
+enum { BITS = 64, FEW_GROUPS = 8, NO_CPU = 0xffff };
 
 /* What a last-level cache knows of a line, beside its tag. */
 struct shared_line {
@@ -47,7 +47,10 @@ struct region {
 	uint32_t first, lines;
 	uint16_t home;
 	uint64_t host;
-	uint64_t *holders; /* of each line: groups, by bits; with over 64 groups, bits are shared */
+	/* Of each line: groups, by bits. One of them is there: a host's caches hold more of the small
+	 * one, for machines with few groups. With over 64 groups, bits are shared. */
+	uint8_t *few_holders;
+	uint64_t *holders;
 	uint32_t *fetched; /* of each page: the slice in which a line of it was fetched last */
 };
 
@@ -70,11 +73,40 @@ struct place {
 	uint32_t line;
 	uint16_t home;
 	uint64_t tag;      /* of the filters */
+	uint8_t *few_holders;
 	uint64_t *holders;
 	uint32_t *fetched; /* its page's */
 };
 
 bool place_of(const struct memory *memory, uint32_t line, struct place *place);
+/* The groups that hold a line, by bits. */
+static inline uint64_t holders_of(struct place place)
+{
+	return place.few_holders ? *place.few_holders : *place.holders;
+}
+
+/* Has the host fetch what holders_of() is going to read. */
+static inline void expect_holders(struct place place)
+{
+	__builtin_prefetch(place.few_holders ? (const void *)place.few_holders
+					     : (const void *)place.holders);
+}
+
+static inline void add_holder(struct place place, unsigned group)
+{
+	if (place.few_holders)
+		*place.few_holders = (uint8_t)(*place.few_holders | 1U << group);
+	else
+		*place.holders |= UINT64_C(1) << group % BITS;
+}
+
+static inline void drop_holder(struct place place, unsigned group)
+{
+	if (place.few_holders)
+		*place.few_holders = (uint8_t)(*place.few_holders & ~(1U << group));
+	else
+		*place.holders &= ~(UINT64_C(1) << group % BITS);
+}
 
 /* Takes a line from a CPU's filter: wholly, or only the right to write it unasked. */
 void filter_drop(struct memory *memory, unsigned cpu, struct place place, bool only_write);

@@ -104,6 +104,7 @@ void memory_finish(struct memory *memory)
 		free(memory->groups[group].lines);
 	}
 	for (unsigned region = 0; region < memory->region_count; region++) {
+		free(memory->regions[region].few_holders);
 		free(memory->regions[region].holders);
 		free(memory->regions[region].fetched);
 	}
@@ -160,10 +161,13 @@ bool memory_add_region(struct memory *memory, uint32_t first, uint32_t lines, un
 		return false;
 	*region = (struct region){
 		.first = first, .lines = lines, .home = (uint16_t)home, .host = host};
-	/* Both are zero pages of the host until they are touched. */
-	region->holders = calloc(lines, sizeof(*region->holders));
+	/* All are zero pages of the host until they are touched. */
+	if (memory->config.groups <= FEW_GROUPS)
+		region->few_holders = calloc(lines, sizeof(*region->few_holders));
+	else
+		region->holders = calloc(lines, sizeof(*region->holders));
 	region->fetched = calloc((lines >> PAGE_LINE_BITS) + 1, sizeof(*region->fetched));
-	if (!region->holders || !region->fetched)
+	if (!(region->few_holders || region->holders) || !region->fetched)
 		return false;
 	memory->region_count++;
 	return true;
@@ -192,7 +196,8 @@ static struct others ask_others(struct memory *memory, struct access access, str
 {
 	const struct core *core = &memory->cores[access.cpu];
 	struct others others = {0};
-	bool nobody = !(*place.holders & ~(UINT64_C(1) << core->group % BITS));
+	uint64_t holders = holders_of(place);
+	bool nobody = !(holders & ~(UINT64_C(1) << core->group % BITS));
 
 	if (nobody && memory->config.groups <= BITS)
 		return others;
@@ -200,7 +205,7 @@ static struct others ask_others(struct memory *memory, struct access access, str
 		struct group *group = &memory->groups[number];
 		uint32_t slot;
 
-		if (number == core->group || !(*place.holders >> number % BITS & 1))
+		if (number == core->group || !(holders >> number % BITS & 1))
 			continue;
 		slot = cache_find(&group->cache, place.line);
 		if (slot == NO_SLOT)
@@ -225,18 +230,13 @@ static struct others ask_others(struct memory *memory, struct access access, str
 	return others;
 }
 
-/* A slot for a line in the cache of a CPU's group, which may have to write another line back. */
-static uint32_t make_room(struct memory *memory, unsigned cpu, uint32_t line)
+/* The line that has to leave a slot of a group's cache; false where the slot is free. */
+static bool victim_of(struct memory *memory, unsigned number, uint32_t slot, struct place *place)
 {
-	unsigned number = memory->cores[cpu].group;
-	struct cache *cache = &memory->groups[number].cache;
-	uint32_t slot = cache_victim(cache, line), victim;
-	struct place place;
+	uint32_t victim;
 
-	if (cache_line(cache, slot, &victim) && place_of(memory, victim, &place))
-		group_drop(memory, number, slot, place, cpu);
-	cache_put(cache, slot, line);
-	return slot;
+	return cache_line(&memory->groups[number].cache, slot, &victim) &&
+	       place_of(memory, victim, place);
 }
 
 /* Brings a line into a group that lacks it: from the cache that has the only good copy, else from home. */
@@ -245,9 +245,19 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 {
 	const struct core *core = &memory->cores[access.cpu];
 	const uint64_t *latency = memory->config.latency_ps[core->node];
-	struct others others = ask_others(memory, access, place);
-	uint32_t slot = make_room(memory, access.cpu, place.line);
+	struct cache *cache = &memory->groups[core->group].cache;
+	uint32_t slot = cache_victim(cache, place.line);
+	struct place victim;
+	bool full = victim_of(memory, core->group, slot, &victim);
+	struct others others;
 	uint64_t wait_ps;
+
+	if (full)
+		expect_holders(victim); /* while the host waits for this line's */
+	others = ask_others(memory, access, place);
+	if (full)
+		group_drop(memory, core->group, slot, victim, access.cpu);
+	cache_put(cache, slot, place.line);
 
 	if (others.gave) {
 		wait_ps = traffic_forward(&memory->traffic, access.cpu, others.owner);
@@ -269,7 +279,7 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	oracle_page(&memory->oracle, row, place.fetched, place.home);
 	memory->groups[core->group].lines[slot] =
 		(struct shared_line){.writer = NO_CPU, .exclusive = access.store || !others.any};
-	*place.holders |= UINT64_C(1) << core->group % BITS;
+	add_holder(place, core->group);
 	return slot;
 }
 
@@ -425,6 +435,7 @@ uint64_t memory_access(struct memory *memory, struct access access)
 
 	if (!place_of(memory, access.line, &place))
 		return 0;
+	expect_holders(place);
 	slot = cache_find(&group->cache, place.line);
 	if (slot == NO_SLOT)
 		slot = fetch(memory, access, place, row, &cost_ps, &outcome);
