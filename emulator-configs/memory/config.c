@@ -13,6 +13,7 @@
  *   memory <node> <server>              the server that is this node's memory
  *   route <from> <to> <server> ...      the links that data passes from one node to another
  *   block <node> <name>                 QEMU's block of memory with this name lives on this node
+ *   outstanding <lines>                 lines of a sequential access under way at a time; or 1
  *   window <ps>                         how often waits follow the traffic
  *   slice <ps> <rows>                   a time slice of the tables, and their greatest length
  *
@@ -189,6 +190,8 @@ static void statement(struct config *config, struct line *line)
 		route(config, line);
 	} else if (!strcmp(key, "block")) {
 		block(config, line);
+	} else if (!strcmp(key, "outstanding")) {
+		config->outstanding = (unsigned)number(line, 1, 64);
 	} else if (!strcmp(key, "window")) {
 		config->window_ps = number(line, 1, MAX_PS);
 	} else if (!strcmp(key, "slice")) {
@@ -237,6 +240,7 @@ bool config_parse(struct config *config, const char *text, char *error, size_t s
 	struct line line = {.at = text, .number = 1};
 
 	memset(config, 0, sizeof(*config));
+	config->outstanding = 1;
 	if (strncmp(text, magic, sizeof(magic) - 1)) {
 		fail(&line, "this is no parameter file of version 1");
 	} else {

@@ -32,6 +32,14 @@ struct group {
 	uint16_t count, cpus[MAX_CPUS];
 };
 
+/* Lines that a CPU fetches one after the other, as a hardware prefetcher sees them. */
+struct stream {
+	uint32_t last;
+	uint32_t length; /* lines so far */
+};
+
+enum { STREAMS = 16, STREAM_LENGTH = 2 }; /* of a CPU; from which on the next lines are fetched early */
+
 struct core {
 	struct cache first, second;
 	struct filter_line *filter; /* a part of what `first` holds */
@@ -41,6 +49,8 @@ struct core {
 	 * it at no cost: the request of a read-modify-write is one for both. */
 	uint32_t taken;
 	uint64_t taken_until_ps;
+	struct stream streams[STREAMS];
+	unsigned oldest; /* stream */
 };
 
 struct region {

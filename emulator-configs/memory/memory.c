@@ -182,6 +182,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 struct outcome {
 	enum move move;
 	bool of_memory, of_cache; /* one of them, where it was in no cache of its own group or CPU */
+	uint64_t wait_ps;         /* in queues of memories and links: a part of the cost */
 };
 
 /* What the other groups' copies mean for an access. */
@@ -276,6 +277,7 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	if (others.any)
 		outcome->move = others.gave || access.store ? MOVE_TRANSFER : MOVE_READ;
 	row->waited_ps += wait_ps;
+	outcome->wait_ps = wait_ps;
 	oracle_page(&memory->oracle, row, place.fetched, place.home);
 	memory->groups[core->group].lines[slot] =
 		(struct shared_line){.writer = NO_CPU, .exclusive = access.store || !others.any};
@@ -392,6 +394,22 @@ static void share(struct memory *memory, unsigned reader, uint32_t line)
 			memory->cores[cpu].taken = UINT32_MAX; /* no region has it */
 }
 
+/* Whether a CPU has fetched the lines before this one in a row, within a page, as prefetchers stop there. */
+static bool continues(struct core *core, uint32_t line)
+{
+	struct stream *stream;
+
+	for (stream = core->streams; stream < core->streams + STREAMS; stream++) {
+		if (stream->last + 1 != line || line % (1 << PAGE_LINE_BITS) == 0)
+			continue;
+		stream->last = line;
+		return ++stream->length > STREAM_LENGTH;
+	}
+	core->streams[core->oldest] = (struct stream){.last = line, .length = 1};
+	core->oldest = (core->oldest + 1) % STREAMS;
+	return false;
+}
+
 /* What an access of a program means for its page, and for a line that goes from CPU to CPU. */
 static void count_place(struct memory *memory, struct access access, struct place place,
 			struct outcome outcome, uint64_t cost_ps)
@@ -442,6 +460,10 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	else
 		cost_ps = hit(memory, access, slot, row, &outcome);
 	shared = &group->lines[slot];
+	if (memory->config.outstanding > 1 && (outcome.of_memory || outcome.of_cache) &&
+	    continues(core, place.line))
+		cost_ps = outcome.wait_ps +
+			  (cost_ps - outcome.wait_ps) / memory->config.outstanding;
 	if (access.store)
 		cost_ps = later(cost_ps, own(memory, access, place, slot, row, &outcome));
 	else if (shared->writer != access.cpu)

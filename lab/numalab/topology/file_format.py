@@ -109,6 +109,11 @@ class MemoryTable(Document):
         default=None,
         description="Channels of a memory: the more, the later latency rises with load (8).",
     )
+    outstanding_lines: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="Lines of a sequential access that a CPU has under way at a time (1), as "
+        "hardware prefetchers do.",
+    )
     l1_kib: Literal[4, 8, 16, 32, 64, 128, 256] | None = Field(
         default=None, description="First-level cache of each CPU (32); its hits cost nothing."
     )

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.topology.load import load_topology
-from numalab.topology.memory.costs import render_parameters
+from numalab.topology.memory.costs import expected_copy_mb_s, render_parameters
 from numalab.topology.memory.timing import memory_model
 from support.memory_core import NS, MemoryCore, build_core
 
@@ -281,6 +282,21 @@ def test_a_link_is_shared_by_all_that_pass_it(machine: Callable[..., MemoryCore]
     assert other == pytest.approx(2 * 1000 / 180, rel=0.05)
 
 
+def test_lines_in_a_row_come_early_and_chases_do_not(machine: Callable[..., MemoryCore]) -> None:
+    text = parameters(extra="outstanding 8")
+    far, page = LATENCY_NS[0][2] * NS, 64
+    core = machine(text)
+    rows = [[core.load(0, 2 * LINES + page * at + line) for line in range(page)] for at in range(4)]
+    assert rows == 4 * [[far, far, *(page - 2) * [far // 8]]]  # a prefetcher ends with its page
+    core = machine(text)  # a copy: two rows at once, of which one is written
+    for line in range(page):
+        costs = core.load(0, 2 * LINES + line), core.store(0, 2 * LINES + 4096 + line)
+        assert costs == 2 * ((far if line < 2 else far // 8),)
+    assert chase(machine(text), 0, 2, 16 * LAST_LINES) == pytest.approx(far / NS, rel=0.01)
+    without = machine()
+    assert {without.load(0, 2 * LINES + line) for line in range(page)} == {far}
+
+
 accesses = st.lists(
     st.tuples(st.integers(0, CPUS - 1), st.integers(0, 700), st.booleans()), max_size=400
 )
@@ -459,6 +475,22 @@ def test_what_guests_copied_is_what_the_core_says(
         count = 1 if threads == "1" else cpus
         expected = copied_mb_s(core_of(name), count, int(node), lines=1 << 13)
         assert float(mb_s) == pytest.approx(expected, rel=0.05), (node, threads)
+
+
+@pytest.mark.parametrize("node", [0, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_copies_with_lines_under_way_have_the_expected_rate(
+    library: Path, threads: int, node: int
+) -> None:
+    usual = memory_model(load_topology("ring-4"))
+    servers = tuple(replace(server, line_ps=server.line_ps // 8) for server in usual.servers)
+    model = replace(usual, outstanding=8, servers=servers)
+    text = render_parameters(load_topology("ring-4"), model, window_ns=10_000, slice_ns=10**7)
+    core = MemoryCore(library, text, nodes=4, lines_of_node=CORE_LINES)
+    expected = expected_copy_mb_s(model, 0, node, threads, 2)
+    copied = copied_mb_s(core, threads, node, lines=1 << 13)
+    assert copied == pytest.approx(expected, rel=0.08)  # the wait hides an instruction of each
+    assert expected > 3 * expected_copy_mb_s(usual, 0, node, threads, 2)
 
 
 def loaded(core: MemoryCore, readers: int, rounds: int, steps: int) -> tuple[float, float]:

@@ -46,6 +46,7 @@ class Server:
 class MemoryModel:
     """What memory costs. `latency_ns[from][to]`; `routes[from, to]` are servers, as data goes.
 
+    `outstanding` lines of a sequential access are under way at a time.
     `servers` begins with the memories of all nodes. `groups` says of each CPU which last-level
     cache it shares.
     """
@@ -58,6 +59,7 @@ class MemoryModel:
     groups: tuple[int, ...]
     servers: tuple[Server, ...]
     routes: dict[tuple[int, int], tuple[int, ...]]
+    outstanding: int = 1
 
     def bandwidth_mb_s(self, cpu_node: int, node: int) -> float:
         """Return the bandwidth from a node's CPUs to a memory: that of the narrowest server."""
@@ -94,6 +96,8 @@ def render_parameters(
     for (start, end), servers in model.routes.items():
         if servers:
             lines.append(f"route {start} {end} {' '.join(map(str, servers))}")
+    if model.outstanding > 1:
+        lines.append(f"outstanding {model.outstanding}")
     lines += [f"window {window_ns * PS_OF_NS}", f"slice {slice_ns * PS_OF_NS} {MAX_ROWS}"]
     return "\n".join(lines) + "\n"
 
@@ -124,9 +128,10 @@ def expected_copy_mb_s(
     Its queues (`emulator-configs/memory/traffic.c`) are stable where the CPUs' rate and the queues'
     lengths agree. This is a closed form of that model, without a guest.
     """
-    alone_ps = (
-        _WAITS * model.latency_ns[cpu_node][node] + _INSTRUCTIONS * instruction_ns
-    ) * PS_OF_NS
+    latency_ns = float(model.latency_ns[cpu_node][node])
+    if model.outstanding > 1:  # of the 64 lines of a page, the first two wait for their own
+        latency_ns = latency_ns * (2 + 62 / model.outstanding) / 64
+    alone_ps = (_WAITS * latency_ns + _INSTRUCTIONS * instruction_ns) * PS_OF_NS
     least, most = alone_ps, alone_ps + 1e12
     for _ in range(_STEPS):
         middle = (least + most) / 2

@@ -63,6 +63,7 @@ def memory_model(topology: Topology) -> MemoryModel:
         groups=_groups(topology),
         servers=servers,
         routes=routes,
+        outstanding=table.outstanding_lines or 1,
     )
 
 
@@ -314,7 +315,10 @@ def _memory_speeds(topology: Topology, latency: Matrix) -> tuple[float, ...]:
         return (float(speeds),) * len(nodes)
     with_cpus = [node.id for node in nodes if node.cpus]
     local = max(
-        len(nodes[node].cpus) * MEMORY_OF_DEMAND * _demand(latency[node][node])
+        len(nodes[node].cpus)
+        * (topology.memory.outstanding_lines or 1)
+        * MEMORY_OF_DEMAND
+        * _demand(latency[node][node])
         for node in with_cpus
     )
     bandwidths: dict[int, int] = {}
