@@ -2,7 +2,7 @@
 /*
  * numalab-maps OUT MARKS -- COMMAND...: becomes the command, while a process beside it writes what
  * lies where in the memory of the command's processes to OUT: whenever something was written to the
- * file MARKS, soon after the start, and every 20 ms.
+ * file MARKS, soon after that and after the start, and every 20 ms.
  *
  * A moment begins with `@ NANOSECONDS` of CLOCK_MONOTONIC. Then come, for each process whose memory
  * changed, `process TGID TID...` with its threads, and the lines of /proc/TGID/maps that say what can
@@ -156,10 +156,14 @@ static void follow(int command, const char *marks)
 	for (int file = 0; file <= 2; file++)
 		close(file);
 	while (kill(command, 0) == 0) {
-		if (poll(&mark, watched >= 0, wait_ms) > 0 && read(watched, news, sizeof(news)) < 0)
-			_exit(0);
+		if (poll(&mark, watched >= 0, wait_ms) > 0) {
+			if (read(watched, news, sizeof(news)) < 0)
+				_exit(0);
+			wait_ms = 1; /* a program may begin here, and end soon */
+		} else {
+			wait_ms = wait_ms * 2 < LONGEST_MS ? wait_ms * 2 : LONGEST_MS;
+		}
 		put_moment(command);
-		wait_ms = wait_ms * 2 < LONGEST_MS ? wait_ms * 2 : LONGEST_MS;
 	}
 	_exit(0);
 }

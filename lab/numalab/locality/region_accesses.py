@@ -22,6 +22,7 @@ from numalab.locality.address_names import AddressName, AddressNames
 
 MAX_REGIONS, MAX_RUNS, MAX_LINES, MAX_THREADS, MAX_WORDS = 200, 64, 100, 16, 8
 _NEAR_NS = 200_000  # a mark's event and the entry of the function that writes it
+_UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
 _FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
 
 
@@ -164,12 +165,6 @@ def read_places(rows: pl.DataFrame, names: AddressNames, threads: ThreadNames) -
 
 
 @dataclass
-class _Page:
-    homes: set[int] = field(default_factory=set)
-    lines: list[int] = field(default_factory=list)
-
-
-@dataclass
 class _Sums:
     pages: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)
@@ -204,18 +199,16 @@ def _regions(
         .iter_rows()
     }
     regions: dict[tuple[int, AddressName], _Sums] = {}
-    named: dict[tuple[int, int, int], tuple[int, AddressName] | None] = {}
+    named: dict[tuple[int, int, int], tuple[int, AddressName]] = {}
     for pid, vaddr, moved, home, node, fetched, stalled_ps, _ in sums.iter_rows():
         if (pid, vaddr, moved) not in named:
             process = names.process_of(pid, vaddr)
             named[pid, vaddr, moved] = (
-                None
+                (0, _UNKNOWN)
                 if process is None
                 else (process.tgid, names.of_page(process, vaddr, masks[vaddr, moved]))
             )
         key = named[pid, vaddr, moved]
-        if key is None:
-            continue
         region = regions.setdefault(key, _Sums())
         by_node = region.pages.setdefault((vaddr, home), [0] * threads.nodes)
         by_node[node] += fetched

@@ -3,6 +3,7 @@
 Nothing is executed. A file may hold anything: what does not fit the format is left out.
 """
 
+import re
 import struct
 from bisect import bisect_right
 from collections import Counter
@@ -159,4 +160,27 @@ def _symbols(data: bytes) -> Iterator[tuple[int, ElfSymbol]]:
 def _text(data: bytes, start: int) -> str:
     end = data.find(b"\0", start, start + _LONGEST)
     text = data[start : end if end >= 0 else start + _LONGEST]
-    return text.decode("utf-8", "backslashreplace").partition("@")[0]
+    return plain_name(text.decode("utf-8", "backslashreplace").partition("@")[0])
+
+
+def plain_name(name: str) -> str:
+    """Return a variable of C++ or Rust as its source has it, such as `pool::counters`.
+
+    Names with templates or arguments stay as they are (Itanium C++ ABI, 5.1: `<nested-name>` and
+    `<source-name>`). Rust adds a hash, which is left out.
+    """
+    match = re.fullmatch(r"_Z(?:N((?:L?\d+\w+?)+)E|L?(\d+\w+))", name, re.ASCII)
+    if match is None:
+        return name
+    rest, parts = match[1] or match[2], list[str]()
+    while part := re.match(r"L?(\d{1,3})", rest):
+        length = int(part[1])
+        parts.append(rest[part.end() : part.end() + length])
+        if len(parts[-1]) != length:
+            return name
+        rest = rest[part.end() + length :]
+    if rest or not all(parts):
+        return name
+    if len(parts) > 1 and re.fullmatch(r"h[0-9a-f]{16}", parts[-1]):
+        parts.pop()
+    return "::".join(parts).replace("_GLOBAL__N_1", "(anonymous)")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.process import run
-from numalab.workload.elf_symbols import ElfFile, addresses_of, code_of, read_elf
+from numalab.workload.elf_symbols import ElfFile, addresses_of, code_of, plain_name, read_elf
 
 SOURCE = """
 #include <pthread.h>
@@ -84,6 +84,23 @@ def test_a_stripped_program_has_segments_only(programs: dict[str, Path], tmp_pat
     run(["strip", "-o", stripped, programs["static"]])
     assert elf_of(stripped).segments
     assert elf_of(stripped).variables == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("counters", "counters"),
+        ("_ZL8counters", "counters"),
+        ("_ZN4pool8countersE", "pool::counters"),
+        ("_ZN12_GLOBAL__N_18countersE", "(anonymous)::counters"),
+        ("_ZN4prog5TABLE17h0123456789abcdefE", "prog::TABLE"),
+        ("_ZN4poolIiE8countersE", "_ZN4poolIiE8countersE"),
+        ("_ZL99counters", "_ZL99counters"),
+        ("_ZTV4pool", "_ZTV4pool"),
+    ],
+)
+def test_variables_of_other_languages_are_as_in_their_source(name: str, plain: str) -> None:
+    assert plain_name(name) == plain
 
 
 @settings(max_examples=60, deadline=None)
