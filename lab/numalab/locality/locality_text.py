@@ -5,7 +5,12 @@ from collections.abc import Iterator
 from numalab.analysis.findings import TaskMemory
 from numalab.errors import shown
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import ContendedLine, LineThread, RegionAccesses
+from numalab.locality.region_accesses import (
+    UNSEEN,
+    ContendedLine,
+    LineThread,
+    RegionAccesses,
+)
 
 MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
 _WIDTH = 36
@@ -72,6 +77,8 @@ def _title(region: RegionAccesses) -> str:
 def _remarks(region: RegionAccesses) -> Iterator[str]:
     """Yield what is wrong with the place of a region, or of some pages of it."""
     total = sum(region.lines)
+    if region.process == UNSEEN:
+        return
     if region.misplaced is not None:
         home = region.pages.index(max(region.pages))
         share = 100 * region.lines[region.misplaced] / total

@@ -22,6 +22,7 @@ from numalab.locality.address_names import AddressName, AddressNames
 
 MAX_REGIONS, MAX_RUNS, MAX_LINES, MAX_THREADS, MAX_WORDS = 200, 64, 100, 16, 8
 _NEAR_NS = 200_000  # a mark's event and the entry of the function that writes it
+UNSEEN = 0  # the process of regions of which nothing else is known
 _UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
 _FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
 
@@ -204,7 +205,7 @@ def _regions(
         if (pid, vaddr, moved) not in named:
             process = names.process_of(pid, vaddr)
             named[pid, vaddr, moved] = (
-                (0, _UNKNOWN)
+                (UNSEEN, _UNKNOWN)
                 if process is None
                 else (process.tgid, names.of_page(process, vaddr, masks[vaddr, moved]))
             )

@@ -191,6 +191,7 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
         table(
             row(PAGE, start, 22, node=2, lines=4),
             row(PAGE, HEAP, 21, lines=1, stalled_ps=1),
+            row(PAGE, 0x1000, 77, node=2, lines=4),
             row(LINE, line, 21, moves=9, written=1),
             row(LINE, line, 22, moves=8, written=2, read=0),
         ),
@@ -203,6 +204,8 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
     assert f"line {line:#x}, counters (program): false sharing: threads use different" in text
     assert "  second/22 writes counters+1 (8 moves)" in text
     assert "... and 1 regions with shorter waits (--json)" in text
+    assert "of processes that were not seen" in text
+    assert text.count("on the wrong node") == 1
     assert "\x1b" not in text
     assert text.endswith("a note")
 
