@@ -1,0 +1,59 @@
+"""A guest whose accesses are counted by region and line: what machine and command get for it."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.locality.count_places import count_places
+from numalab.machine.model import Machine
+from numalab.process import run
+from numalab.topology.topology import Topology
+from numalab.workload.host_program import GuestCommand
+
+SOURCE = """
+#include <pthread.h>
+static pthread_barrier_t barrier;
+int tracing_mark_write(void) { return pthread_barrier_wait(&barrier); }
+int main(void) { return tracing_mark_write(); }
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.c").write_text(SOURCE)
+    run(["gcc", "-O1", "-fno-inline", "-static", "-o", folder / "program", folder / "program.c"])
+    return folder / "program"
+
+
+@pytest.fixture
+def guest(three_nodes: Topology) -> Machine:
+    path = Path()
+    return Machine(three_nodes, bzimage=path, rootfs=path, mode="timed", seed=1, name="guest")
+
+
+def test_the_command_starts_below_the_recorder_of_mappings(guest: Machine, program: Path) -> None:
+    command = GuestCommand(("prog", "-x"), "prog", {"prog": program.read_bytes()})
+    machine, counted = count_places(guest, program, command, barriers=False)
+    assert counted.argv[0] == "/job/files/numalab-maps"
+    assert counted.argv[counted.argv.index("--") + 1 :] == ("prog", "-x")
+    assert counted.files["numalab-maps"].startswith(b"\x7fELF")
+    listed = run(["nm", program]).stdout
+    match = re.search(r"^(\w+) T tracing_mark_write$", listed, re.M)
+    assert match is not None and machine.places is not None
+    assert machine.places.mark == int(match[1], 16)
+    assert machine.places.barriers == ()
+    assert repr(machine) == repr(guest)  # saved guests of other modes go by it
+
+
+def test_barriers_are_given_by_place_and_code(guest: Machine, program: Path) -> None:
+    command = GuestCommand(("prog",), "prog", {"prog": program.read_bytes()})
+    machine, _ = count_places(guest, None, command, barriers=True)
+    assert machine.places is not None and machine.places.mark == 0
+    assert machine.places.barriers
+    assert all(re.fullmatch(r"[0-9a-f]{1,3}:[0-9a-f]{16,48}", at) for at in machine.places.barriers)
+    with pytest.raises(UserError, match="no program or library that goes to the guest has a bar"):
+        count_places(guest, None, replace(command, files={"script": b"#!/bin/sh"}), barriers=True)
