@@ -59,6 +59,7 @@ from numalab.scheduler.in_guest import (
 )
 from numalab.scheduler.scheduler_artifact import ensure_scheduler
 from numalab.scheduler.scheduler_spec import SchedulerSpec
+from numalab.scheduler.watchdog_artifact import LONGEST_SECONDS, ensure_watchdog
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
 from numalab.topology.predict.rules import rules_for
@@ -259,14 +260,37 @@ def _scheduler(bench: HuntBench, directory: RunDir) -> Finding | None:
     """Return whether the scheduler was enabled until the loads ended; None without one."""
     if bench.scheduler is None:
         return None
+    why = _end_of_scheduler(bench.scheduler, directory).reason.partition("\n")[0]
+    text = why or f"{bench.scheduler.scheduler.spec.name} was enabled until the loads ended"
+    return Finding(SCHEDULER, None, float(bool(why)), 0.0, text)
+
+
+@dataclass(frozen=True)
+class SchedulerEnd:
+    """How a scheduler ended: the reason with messages, "" if it was enabled until the loads ended.
+
+    `log` is what it printed. Both are from the guest.
+    """
+
+    reason: str
+    log: str
+
+
+def end_of_scheduler(case: Case, bench: HuntBench, seed: int) -> SchedulerEnd:
+    """Boot a case with a scheduler and return how it ended. Raises GuestLost, other LabErrors."""
+    assert bench.scheduler is not None
+    with scratch_folder(cache_dir("boots"), "hunt-") as path:
+        _run(case, bench, seed, RunDir(path))
+        return _end_of_scheduler(bench.scheduler, RunDir(path))
+
+
+def _end_of_scheduler(scheduler: SchedulerInGuest, directory: RunDir) -> SchedulerEnd:
     record, log, kernel_log = (
         left_by_guest(file).decode("utf-8", "replace")
         for file in (directory.scheduler, directory.scheduler_log, directory.dmesg)
     )
-    name = bench.scheduler.scheduler.spec.name
-    why = explain_end(name, parse_record(record), log, kernel_log)
-    text = why or f"{name} was enabled until the loads ended"
-    return Finding(SCHEDULER, None, float(bool(why)), 0.0, text)
+    name = scheduler.scheduler.spec.name
+    return SchedulerEnd(explain_end(name, parse_record(record), log, kernel_log), log)
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:
@@ -308,11 +332,13 @@ def prepare_benches(
     cold: bool = False,
     properties: frozenset[str] | None = None,
     scheduler: SchedulerSpec | None = None,
+    watchdog: float = LONGEST_SECONDS,
 ) -> list[HuntBench]:
     """Return a bench for each kernel, all in one mode; build what the cache lacks.
 
     `emulator` names a QEMU to build, as for `choose_mode`. `cold` guests boot. None judges all
-    `properties`. The first kernel has the `scheduler`, if any.
+    `properties`. The first kernel has the `scheduler`, if any, whose tasks may wait for `watchdog`
+    seconds until the kernel reports a stall.
 
     Raises BuildError, HostError or UserError.
     """
@@ -326,7 +352,8 @@ def prepare_benches(
     if scheduler is not None:
         kernel = builds.kernels[first.kernel.name]
         built = ensure_scheduler(scheduler, first.kernel, kernel, on_progress or no_progress)
-        first = replace(first, scheduler=scheduler_in_guest(built))
+        shorter = ensure_watchdog(watchdog) if watchdog < LONGEST_SECONDS else None
+        first = replace(first, scheduler=scheduler_in_guest(built, shorter))
     return [first, *later]
 
 

@@ -10,6 +10,7 @@ from numalab.hunt.case_file import render_case
 from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.hunting import ConfirmedViolation
 from numalab.hunt.posting.folder import Shown, write_folder
+from numalab.hunt.posting.scheduler_folder import write_scheduler_folder
 from numalab.hunt.replay import verdict
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
@@ -46,7 +47,9 @@ def store_case(
     )
     file = folder / f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
     write_text(file, text)
+    shown = Shown(violation.case, violation.finding, violation.seeds)
     if bench.scheduler is None:
-        shown = Shown(violation.case, violation.finding, violation.seeds)
         write_folder(file.with_suffix(""), shown, benches)
+    else:
+        write_scheduler_folder(file.with_suffix(""), shown, bench, text)
     return file

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 
 from numalab.scheduler.scheduler_artifact import BuiltScheduler
+from numalab.scheduler.watchdog_artifact import StallWatchdog
 from numalab.workload.host_program import guest_command
 
 START_SECONDS = 60  # of guest time until the scheduler is enabled
@@ -17,6 +18,7 @@ START_SECONDS = 60  # of guest time until the scheduler is enabled
 _FOLDER = "scheduler"
 _RUN = f"{_FOLDER}/run-scheduler.sh"
 _START = f"{_FOLDER}/start"
+_WATCHDOG = f"{_FOLDER}/watchdog.so"
 _IN_GUEST = "/job/files"
 _LINE = re.compile(r"([a-z_]{1,20})(?: ([ -~]{0,200}))?")
 _MOST_LINES = 100
@@ -30,11 +32,16 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class SchedulerInGuest:
-    """The part of a job that starts a scheduler and runs the command under it."""
+    """The part of a job that starts a scheduler and runs the command under it.
+
+    `watchdog_ms` is how long a task may wait until the kernel ejects the scheduler, 0 for the
+    scheduler's own length.
+    """
 
     scheduler: BuiltScheduler
     words: tuple[str, ...]
     files: Mapping[str, bytes]
+    watchdog_ms: int = 0
 
     def around(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """Return the words that run a command under the scheduler."""
@@ -63,23 +70,37 @@ class SchedulerRecord:
         return self.values.get("switch_all") == "0"
 
     @property
+    def watchdog_ms(self) -> int:
+        """The length of the kernel's watchdog as numalab set it, 0 if it did not."""
+        text = self.values.get("watchdog", "")
+        return int(text) if text.isdecimal() and len(text) < 8 else 0
+
+    @property
     def restarts(self) -> int:
         """How often it was enabled again while the command ran."""
         first, last = (self.values.get(key, "") for key in ("seq", "end_seq"))
         return int(last) - int(first) if first.isdecimal() and last.isdecimal() else 0
 
 
-def scheduler_in_guest(scheduler: BuiltScheduler) -> SchedulerInGuest:
+def scheduler_in_guest(
+    scheduler: BuiltScheduler, watchdog: StallWatchdog | None = None
+) -> SchedulerInGuest:
     """Return the job's part for a scheduler: its program with its libraries, and the script.
 
-    Raises UserError for a program that cannot run in a guest.
+    With a `watchdog`, the kernel looks for stalled tasks after that time, if the program loads the
+    scheduler by libbpf and the C library. Raises UserError for a program that cannot run in a
+    guest.
     """
     command = guest_command([str(scheduler.program), *scheduler.spec.arguments], lambda _: False)
     script = package_files("numalab.scheduler").joinpath("run-scheduler.sh").read_bytes()
-    start = f"echo $$ >/run/scheduler.pid\nexec {shlex.join(command.argv)}\n"
-    files = {**command.files, _RUN: script, _START: start.encode()}
+    start = "echo $$ >/run/scheduler.pid\n"
+    files = {**command.files, _RUN: script}
+    if watchdog is not None:
+        start += f"export NUMALAB_WATCHDOG_MS={watchdog.ms} LD_PRELOAD={_IN_GUEST}/{_WATCHDOG}\n"
+        files[_WATCHDOG] = watchdog.library.read_bytes()
+    files[_START] = f"{start}exec {shlex.join(command.argv)}\n".encode()
     words = ("sh", f"{_IN_GUEST}/{_RUN}", str(START_SECONDS))
-    return SchedulerInGuest(scheduler, words, files)
+    return SchedulerInGuest(scheduler, words, files, watchdog.ms if watchdog else 0)
 
 
 def parse_record(text: str) -> SchedulerRecord:

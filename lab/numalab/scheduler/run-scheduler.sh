@@ -89,6 +89,7 @@ note_uptime enabled
 note_file ops $EXT/root/ops
 note_file switch_all $EXT/switch_all
 note_file seq $EXT/enable_seq
+[ -e /run/scheduler.watchdog ] && note_file watchdog /run/scheduler.watchdog
 # The times of the command alone: those of the job count the scheduler as well.
 busybox mkdir -p /run/command
 # shellcheck disable=SC2016 # for the inner shell

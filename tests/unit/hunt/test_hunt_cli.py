@@ -83,6 +83,7 @@ class Bench:
         self.emulators: list[str | None] = []
         self.jobs: list[int] = []
         self.boots: list[tuple[str, int]] = []
+        self.watchdog = 0.0
         self.written: list[str] = []
         self.broken: set[str] = set()
         self.code: CountedCode | None = None
@@ -109,7 +110,9 @@ class Bench:
         cold: bool = False,
         properties: frozenset[str] | None = None,
         scheduler: SchedulerSpec | None = None,
+        watchdog: float = 0.0,
     ) -> list[Any]:
+        self.watchdog = watchdog
         self.properties = properties
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
@@ -494,6 +497,8 @@ def test_a_scheduler_is_hunted_for_its_own_properties_and_without_hotplug(
     assert (variant.scheduler, variant.scheduler_arguments) == ("scx_simple", ("-f",))
     assert "hotplug" not in file.read_text()
     assert not bench.written  # a reproducer without numalab would lack the scheduler
+    assert (file.with_suffix("") / "mail.txt").is_file()
+    assert bench.watchdog == 5.0
     with pytest.raises(UserError, match="numalab run repeats it"):
         read_case(file)
 

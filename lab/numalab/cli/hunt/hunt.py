@@ -38,6 +38,7 @@ from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.reach.model import CodeChange
 from numalab.scheduler.scheduler_spec import find_scheduler
+from numalab.scheduler.watchdog_artifact import LONGEST_SECONDS, SHORTEST_SECONDS
 from numalab.units import counted
 
 _USUAL = "debian-6.12"
@@ -107,6 +108,14 @@ def command(
         list[str] | None,
         typer.Option(metavar="WORD", help="Argument of the scheduler; repeatable."),
     ] = None,
+    watchdog: Annotated[
+        float,
+        typer.Option(
+            min=SHORTEST_SECONDS,
+            max=LONGEST_SECONDS,
+            help="Guest seconds that a task may wait until the kernel ejects the scheduler.",
+        ),
+    ] = 5.0,
     emulator: options.Emulator = None,
     cold: options.Cold = False,
     show: Annotated[bool, typer.Option("--list", help="List the properties and exit.")] = False,
@@ -168,6 +177,7 @@ def command(
             cold=cold,
             properties=aim.properties,
             scheduler=hunted,
+            watchdog=watchdog,
         )
         if references and not aim.survey:
             require_different(bench, references[0])

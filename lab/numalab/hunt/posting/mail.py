@@ -56,7 +56,7 @@ def render_mail(report: Report) -> str:
         "",
         "Machine (distances of nodes, as in the SLIT):",
         "",
-        *_machine(report.case),
+        *machine_rows(report.case),
         "",
         *_paragraph(f"Load: {_loads(report.case)}"),
         "",
@@ -112,7 +112,8 @@ def _numbers(report: Report) -> str:
     return text + "."
 
 
-def _machine(case: Case) -> Iterator[str]:
+def machine_rows(case: Case) -> Iterator[str]:
+    """Yield a table of the nodes of a machine, with their CPUs and distances."""
     nodes = case.machine.nodes
     if len(nodes) > _MOST_NODES:
         yield f"  {describe_machine(case)}; see {SCRIPT}"
