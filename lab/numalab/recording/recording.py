@@ -1,7 +1,7 @@
 """One recorded run: its events, and every table that measures, findings and hunts read."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import polars as pl
@@ -37,7 +37,8 @@ _LOG_BYTES = 16 << 20
 class CommandData:
     """What the workload's command printed and took, what perf counted, and counters before and
     after it. `numastat` is None where the study did not ask for it. `memory_mib` is about what the
-    command allocates, 0 where its file does not say."""
+    command allocates, 0 where its file does not say. `scheduler` are statistics that a scheduler
+    (sched_ext) printed, by name."""
 
     workload: str
     metrics: tuple[Metric, ...] = ()
@@ -46,6 +47,7 @@ class CommandData:
     schedstat: tuple[Sequence[CpuSchedstat], Sequence[CpuSchedstat]] = ((), ())
     numastat: tuple[NodeCounters, NodeCounters] | None = None
     memory_mib: float = 0.0
+    scheduler: Mapping[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Recording:
     `tasks` are the names of the tasks of interest, none meaning every task but the idle ones.
     `allowed_cpus` are the CPUs that they may use, None meaning all. `recorded` are the
     `system:event` (or `system`) names of the recorded events, None where they are not known.
+    `cache_of` names the last-level cache of each CPU, None where caches are not known.
 
     The rest is what the run left beside its trace, None where it left nothing: `vmstat`, the growth
     of each counter of /proc/vmstat; `samples` on the trace's clock; what the `command` printed and
@@ -124,6 +127,7 @@ class Recording:
     command: CommandData | None = None
     memory: JoinedTables | None = None
     directory: RunDir | None = None
+    cache_of: Mapping[int, int] | None = None
     part: Window | None = None
     rows: int = ROWS
 

@@ -5,6 +5,7 @@ is longer than the analysis holds at once.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
@@ -34,7 +35,11 @@ from numalab.recording.spans import Mark
 from numalab.results.guest_output import guest_text, guest_text_if_any, read_guest_view
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
+from numalab.scheduler.printed_statistics import printed_statistics
 from numalab.topology.guest_view import GuestView
+from numalab.topology.predict.firmware import cache_of_cpus, guest_machine
+from numalab.topology.predict.prediction import DEFAULT_KERNEL
+from numalab.topology.predict.rules import rules_for
 from numalab.topology.sched_domains import render_domains
 from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import read_metrics
@@ -128,8 +133,20 @@ class RunFiles:
             samples=self._samples(capture),
             command=self._command(workload, capture),
             directory=directory,
+            cache_of=self._caches(run.topology),
             memory=read_memory_tables(directory),
         )
+
+    def _caches(self, topology: Topology | None) -> Mapping[int, int] | None:
+        """Return the last-level cache of each CPU, as predicted for the guest; None: not known."""
+        if topology is None:
+            return None
+        try:
+            view = self.guest_view
+        except WorkloadFailed:
+            return None
+        rules = rules_for(view.kernel or DEFAULT_KERNEL)
+        return cache_of_cpus(guest_machine(topology, view.vendor or "amd", rules))
 
     def _command(self, workload: str, capture: CaptureSpec) -> CommandData:
         """Read the times of the command, and what was counted before and after it."""
@@ -152,6 +169,7 @@ class RunFiles:
             perf=perf_counts(capture.perf_stat, guest_text_if_any(directory.perf_stat)),
             schedstat=(before, after),
             numastat=numastat,
+            scheduler=printed_statistics(self.scheduler_log),
         )
 
     def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:

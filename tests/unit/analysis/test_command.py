@@ -6,12 +6,14 @@ import polars as pl
 import pytest
 
 from numalab.analysis.measures.command import GROUPS
+from numalab.analysis.measures.family import explain
 from numalab.capture.counters import Times
+from numalab.errors import UserError
 from numalab.measure import Direction, Measure, MeasureKind, SourceKind
 from numalab.recording.recording import CommandData, Recording
 from numalab.workload.metric_parsers import Metric
 
-TIMES, PERF, PRINTED = GROUPS[2:]
+TIMES, PERF, SCHEDULER, PRINTED = GROUPS[2:]
 
 
 def measures(group: Any, command: CommandData | None) -> dict[str, Measure]:
@@ -90,3 +92,13 @@ def test_what_is_printed_twice_counts_as_it_was_last() -> None:
     info = by_name["rate_4"].info
     assert (info.unit, info.direction, info.kind) == ("GB/s", Direction.HIGHER, MeasureKind.TIMING)
     assert info.source == "workload: stream" and info.definition == "What stream printed as rate_4."
+
+
+def test_statistics_of_a_scheduler_are_measures_by_their_dotted_names() -> None:
+    """scheduler.{statistic}: a place of other families has no dot."""
+    by_name = measures(SCHEDULER, CommandData("hogs", scheduler={"nodes.0.load-avg": 4}))
+    assert by_name["scheduler.nodes.0.load-avg"].value == 4
+    assert explain("scheduler.nodes.0.load-avg").kind is MeasureKind.TIMING
+    for name in ("scheduler.", "scheduler.a b", "vmstat_a.b"):
+        with pytest.raises(UserError, match="no measure"):
+            explain(name)

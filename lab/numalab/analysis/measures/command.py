@@ -181,10 +181,27 @@ def _printed(run: Recording) -> Iterator[Measure]:
     yield from measures.values()
 
 
+SCHEDULER = MeasureFamily(
+    "scheduler.{statistic}",
+    "as printed",
+    NONE,
+    "The last value of {statistic} in the lines of JSON that the scheduler (sched_ext) printed.",
+    (guest("output of the scheduler"),),
+    MeasureKind.TIMING,
+)
+
+
+def _scheduler(run: Recording) -> Iterator[Measure]:
+    """Yield the statistics that the scheduler printed."""
+    for name, value in (run.command.scheduler if run.command else {}).items():
+        yield SCHEDULER.of(value, statistic=name)
+
+
 GROUPS = (
     register_measures("waiting", (WAIT_TIME, WAIT_MEAN), _waits),
     register_measures("allocations", (NUMASTAT, LOCAL, ASTRAY), _allocations),
     register_measures("times", (ELAPSED, USER, SYSTEM), _times),
     register_measures("perf stat", (*HARDWARE, SOFTWARE), _perf),
+    register_measures("printed by the scheduler", (SCHEDULER,), _scheduler),
     register_measures("printed by the workload", (), _printed),
 )

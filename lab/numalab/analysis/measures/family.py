@@ -65,8 +65,10 @@ class MeasureFamily:
     def explain(self, name: str) -> MeasureInfo | None:
         """Return what the measure `name` means if it is of this family."""
         parts = re.split(r"\{(\w+)\}", self.name)
+        place = r"[\w.-]+" if "." in self.name else r"\w+"  # of a scheduler's statistics
         pattern = "".join(
-            re.escape(part) if i % 2 == 0 else f"(?P<{part}>\\w+)" for i, part in enumerate(parts)
+            re.escape(part) if i % 2 == 0 else f"(?P<{part}>{place})"
+            for i, part in enumerate(parts)
         )
         match = re.fullmatch(pattern, name)
         return self._info(name, match.groupdict()) if match else None

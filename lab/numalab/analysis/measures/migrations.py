@@ -44,6 +44,14 @@ BETWEEN_NODES = MeasureFamily(
     _MIGRATED,
     needs_nodes=True,
 )
+LLC_MIGRATIONS = MeasureFamily(
+    "task_llc_migrations",
+    "migrations",
+    NONE,
+    f"How often a task of interest was moved to a CPU with another last-level cache in {WINDOW}. "
+    "Caches are as predicted for the guest; none where they are not known.",
+    _MIGRATED,
+)
 PING_PONGS = MeasureFamily(
     "task_ping_pongs",
     "moves",
@@ -120,6 +128,7 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield TASK_NODE_MIGRATIONS.of(run.if_nodes(across if recorded else None))
     for a, b in combinations(nodes, 2):
         yield BETWEEN_NODES.of(between[frozenset((a, b))] if recorded else None, a=a, b=b)
+    yield LLC_MIGRATIONS.of(_between_caches(run, moved) if recorded else None)
     yield PING_PONGS.of(run.if_nodes(returned.filter(mine).height if recorded else None))
     for mover, family in BY_MOVER.items():
         yield family.of(by_mover[mover] if movers else None)
@@ -128,10 +137,19 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield STORMS.of(len(run.storms) if movers else None)
 
 
+def _between_caches(run: Recording, moved: pl.DataFrame) -> int | None:
+    """Count the migrations between last-level caches; None where caches are not known."""
+    if run.cache_of is None:
+        return None
+    caches = {cpu: run.cache_of.get(cpu, -1) for cpu in run.cpus}
+    pairs = moved.select("from_cpu", "to_cpu").iter_rows()
+    return sum(caches.get(a) != caches.get(b) for a, b in pairs)
+
+
 GROUP = register_measures(
     "migrations",
     (
-        *(TASK_MIGRATIONS, TASK_NODE_MIGRATIONS, BETWEEN_NODES, PING_PONGS),
+        *(TASK_MIGRATIONS, TASK_NODE_MIGRATIONS, BETWEEN_NODES, LLC_MIGRATIONS, PING_PONGS),
         *BY_MOVER.values(),
         *(UNDONE, REBALANCED, STORMS),
     ),

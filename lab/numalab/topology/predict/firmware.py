@@ -56,6 +56,11 @@ def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> Gue
     )
 
 
+def cache_of_cpus(machine: GuestMachine) -> dict[int, int]:
+    """Return the last-level cache of each CPU, named by the lowest of the CPUs that share it."""
+    return {cpu: (mask & -mask).bit_length() - 1 for cpu, mask in enumerate(machine.llc)}
+
+
 def _reclaim_distance(vendor: Vendor, rules: KernelRules) -> int:
     return ZEN_RECLAIM_DISTANCE if vendor == "zen" and rules.zen_reclaim else RECLAIM_DISTANCE
 
