@@ -6,7 +6,7 @@ from typing import Literal
 
 from numalab.analysis.measures.family import explain
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
-from numalab.recording.spans import Mark
+from numalab.recording.marks import Mark
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
 from numalab.report.document import (

@@ -51,8 +51,9 @@ def add_measures(
     """Compute the measures of the registry that `measures.json` of each run lacks, and store them.
 
     With `names` only these. They go to `added-measures.json`, where a measure of the same name is
-    replaced; `measures.json` stays as it is. Which events were recorded is what the study asks for.
-    Raises UserError for damaged and for compact results, an unknown name, and a measure that fails.
+    replaced; `measures.json` stays as it is. One without a value is stored only if `names` has it.
+    Which events were recorded is what the study asks for. Raises UserError for damaged and for
+    compact results, an unknown name, and a measure that fails.
     """
     for name in names:
         explain(name)
@@ -81,7 +82,7 @@ def add_measures(
                 continue
             if needs := _needs(measure, recording):
                 lacking[measure.name, needs].append(run.id)
-            else:
+            elif measure.value is not None or measure.name in names:
                 measures.append(measure)
         if measures:
             added[run.id] = tuple(measures)

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.campaign.build import Builds, BuiltStudy, Setting
-from numalab.capture.spec import CaptureSpec
+from numalab.capture.spec import SCX_EVENTS, CaptureSpec, TraceEvent
 from numalab.errors import LabError
 from numalab.guest.kvm import Choice
 from numalab.kernel.kernel_artifact import BuiltKernel
@@ -138,7 +138,7 @@ def make_tasks(study: BuiltStudy) -> tuple[Task, ...]:
                 topology=plan.topologies[run.topology],
                 workload=workload,
                 kernel=plan.kernels[kernel],
-                capture=plan.capture,
+                capture=_capture(plan.capture, builds.schedulers.get(run.variant)),
                 built=builds.kernels[kernel],
                 rootfs=builds.root(builds.kernels[kernel]),
                 files=builds.files[workload.name],
@@ -149,6 +149,15 @@ def make_tasks(study: BuiltStudy) -> tuple[Task, ...]:
             )
         )
     return tuple(tasks)
+
+
+def _capture(capture: CaptureSpec, scheduler: SchedulerInGuest | None) -> CaptureSpec:
+    """Return the events to record, for a scheduler with those of sched_ext that the kernel has."""
+    if scheduler is None:
+        return capture
+    named = {event.name for event in capture.events}
+    more = (TraceEvent(name, optional=True) for name in SCX_EVENTS if name not in named)
+    return replace(capture, events=(*capture.events, *more))
 
 
 def describe_inputs(plan: Plan, run: PlannedRun, builds: Builds, choice: Choice) -> Manifest:

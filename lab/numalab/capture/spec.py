@@ -56,6 +56,8 @@ SETS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 SetName = Literal["sched", "numa", "numa-full", "balance"]
+# Recorded where a scheduler is loaded: Linux 6.12 and 6.15 brought these two.
+SCX_EVENTS = ("sched_ext:sched_ext_dump", "sched_ext:sched_ext_event")
 # What `perf stat` counted in "Fixes for sched/numa_balancing" (2018), what is left of it.
 PERF_SETS: Mapping[str, tuple[str, ...]] = {
     "numa": (

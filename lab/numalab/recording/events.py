@@ -18,6 +18,9 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "comm": pl.String,
     "lost": pl.Int64,
     "buf": pl.String,
+    "line": pl.String,  # of sched_ext_dump; the next two are of sched_ext_event
+    "name": pl.String,
+    "delta": pl.Int64,
     "prev_comm": pl.String,
     "prev_pid": pl.Int32,
     "prev_state": pl.Int64,

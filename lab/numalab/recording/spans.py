@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from numalab.recording.events import IDLE_PID, of_interest
-from numalab.recording.window import Window, clip, find_window, marks
+from numalab.recording.marks import Mark, timeline_marks
+from numalab.recording.window import Window, clip, find_window
 
 SCHEMA = {
     "cpu": pl.Int16,
@@ -169,16 +170,6 @@ def _without_event(rows: pl.DataFrame, cpus: Iterable[int], first: int, last: in
 
 _TASK = {name: kind for name, kind in SCHEMA.items() if name != "known"}
 SPANS = {**_TASK, "of_interest": pl.Boolean}
-MARKER = "numalab: "
-MOST_MARKS = 50
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A moment worth a line across the timeline, such as a change of the tasks' affinity."""
-
-    at_ms: float
-    text: str
 
 
 @dataclass(frozen=True)
@@ -203,8 +194,6 @@ def run_timeline(
     """Return what `timeline_of` does; `ran` are the `spans` of the events in the window."""
     if not ran["known"].any():
         return None
-    inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-    inside_marks = marks(events).filter(inside).head(MOST_MARKS)
     return RunTimeline(
         window.length_ns,
         ran.filter(pl.col("pid") != IDLE_PID)
@@ -213,8 +202,5 @@ def run_timeline(
             of_interest=of_interest(tasks).fill_null(value=False),
         )
         .select(*SPANS),
-        tuple(
-            Mark((time - window.start_ns) / 1e6, text.removeprefix(MARKER))
-            for time, text in inside_marks.iter_rows()
-        ),
+        timeline_marks(events, window),
     )

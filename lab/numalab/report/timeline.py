@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from numalab.recording.spans import Mark, RunTimeline
+from numalab.recording.marks import Mark
+from numalab.recording.spans import RunTimeline
 
 
 @dataclass(frozen=True)

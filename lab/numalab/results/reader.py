@@ -20,8 +20,9 @@ from numalab.files import bound_json, read_regular, utf8_path
 from numalab.measure import LARGEST_NUMBER, Measure, Number
 from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.recording.events import COLUMNS, typed
+from numalab.recording.marks import Mark
 from numalab.recording.recording import read_domains
-from numalab.recording.spans import SPANS, Mark, RunTimeline, timeline_of
+from numalab.recording.spans import SPANS, RunTimeline, timeline_of
 from numalab.results.compact import CompactRun, read_compact_plan, read_compact_runs
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest

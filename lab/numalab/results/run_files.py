@@ -30,8 +30,8 @@ from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed
 from numalab.files import left_by_guest, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER, modelled
+from numalab.recording.marks import Mark
 from numalab.recording.recording import CommandData, Recording
-from numalab.recording.spans import Mark
 from numalab.results.guest_output import guest_text, guest_text_if_any, read_guest_view
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir

@@ -5,8 +5,10 @@ from typing import Any
 import polars as pl
 
 from numalab.analysis.analyse import analyse
+from numalab.recording.marks import MOST_MARKS, Mark, timeline_marks
 from numalab.recording.recording import Recording
-from numalab.recording.spans import MOST_MARKS, Mark, RunTimeline, timeline_of
+from numalab.recording.spans import RunTimeline, timeline_of
+from numalab.recording.window import Window
 from support.small_traces import Trace
 
 
@@ -63,3 +65,33 @@ def test_a_task_without_a_name_is_of_no_interest(trace: Trace) -> None:
     timeline = timeline_of(events, ["b"])
     assert timeline is not None
     assert timeline.spans["of_interest"].to_list() == [False, False]
+
+
+def of_sched_ext(*rows: tuple[int, str, str | None, str | None, int | None]) -> pl.DataFrame:
+    """A table of events of sched_ext: time, event, line, name, delta."""
+    columns = {"time_ns": pl.Int64, "event": pl.String, "line": pl.String, "name": pl.String}
+    return pl.DataFrame(list(rows), schema={**columns, "delta": pl.Int64}, orient="row")
+
+
+def test_a_dump_of_sched_ext_is_one_mark_with_its_first_lines() -> None:
+    dump = "sched_ext_dump"
+    events = of_sched_ext(
+        (1_000_000, dump, "", None, None),
+        (1_000_001, dump, "kworker[8] triggered exit kind 1026:", None, None),
+        (1_000_002, dump, "  runnable task stall (hog[9] failed to run)", None, None),
+        (1_000_003, dump, "CPU states", None, None),
+        (5_000_000_000, dump, "again " + "x" * 900, None, None),
+    )
+    first, second = timeline_marks(events, Window(0, 9_000_000_000))
+    stall = "kworker[8] triggered exit kind 1026: runnable task stall (hog[9] failed to run)"
+    assert first == Mark(1.0, f"sched_ext dump: {stall}")
+    assert (second.at_ms, len(second.text)) == (5000.0, 200)
+
+
+def test_events_of_sched_ext_are_one_mark_for_each_kind() -> None:
+    kinds = [(time, "sched_ext_event", None, f"K{time % 2}", 3) for time in range(10, 20)]
+    unrelated = [(5, "other", None, "K7", 1), (90, "sched_ext_event", None, "late", 1)]
+    texts = [mark.text for mark in timeline_marks(of_sched_ext(*kinds, *unrelated), Window(0, 50))]
+    assert texts == [f"sched_ext: K{kind}, the first of 5 (in all 15)" for kind in (0, 1)]
+    flood = [(n, "sched_ext_event", None, f"K{n}", 1) for n in range(9 * MOST_MARKS)]
+    assert len(timeline_marks(of_sched_ext(*flood), Window(0, 9000))) == MOST_MARKS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lxml import html as lxml_html
 
-from numalab.recording.spans import Mark
+from numalab.recording.marks import Mark
 from numalab.report.document import PlacementFact
 from numalab.report.page import charts
 from numalab.report.page.cell_page import MOST_BYTES, render_html

@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from numalab.analysis.findings import Decision
-from numalab.recording.spans import Mark
+from numalab.recording.marks import Mark
 from numalab.report.formatting import printable
 from numalab.report.page.page import TEMPLATES
 from numalab.report.timeline import Span, Timeline
