@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from numalab.campaign.boot import boot_in, guest, run_folder
 from numalab.campaign.build import build, choose_mode
-from numalab.errors import BuildError, GuestLost
+from numalab.errors import BuildError, GuestLost, UserError
 from numalab.image.recipe import chosen_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Machine
@@ -22,7 +22,12 @@ from numalab.scheduler.in_guest import (
 )
 from numalab.scheduler.scheduler_artifact import ensure_scheduler
 from numalab.scheduler.scheduler_spec import SchedulerSpec
-from numalab.scheduler.topology_view import parse_view, predicted_view, view_differences
+from numalab.scheduler.topology_view import (
+    parse_view,
+    predicted_view,
+    view_differences,
+    without_cpus,
+)
 from numalab.topology.topology import Topology
 
 _TASKS_FOR_CPU = 2
@@ -40,6 +45,13 @@ while [ $i -lt "$1" ]; do
     i=$((i + 1))
 done
 wait
+"""
+# Takes CPUs offline before the scheduler starts, and then runs the command.
+_OFFLINE = """
+for cpu in $0; do
+    echo 0 >/sys/devices/system/cpu/cpu$cpu/online || exit 125
+done
+exec "$@"
 """
 
 
@@ -76,15 +88,19 @@ def check_scheduler(
     kernels: Sequence[KernelSpec],
     topologies: Sequence[Topology],
     *,
+    offline: Sequence[int] = (),
     mode: str = "auto",
     connection: str = EMBED,
     on_progress: Progress = no_progress,
 ) -> Iterator[SchedulerCheck]:
-    """Yield how a scheduler does with each kernel on each machine.
+    """Yield how a scheduler does with each kernel on each machine, with some CPUs `offline`.
 
     A guest that is lost and a scheduler that does not build for a kernel are results as well.
-    Raises UserError for a kernel without sched_ext, HostError.
+    Raises UserError for a kernel without sched_ext and for CPUs that no machine can do without;
+    HostError.
     """
+    for topology in topologies:
+        _check_offline(topology, offline)
     for kernel in kernels:
         builds = build([kernel], chosen_recipe("base", (), None), on_progress=on_progress)
         built = builds.kernels[kernel.name]
@@ -98,20 +114,43 @@ def check_scheduler(
         for topology in topologies:
             on_progress(f"{kernel.name} on {topology.name}", None)
             machine = guest(topology, kernel.name, builds, choice)
-            yield _checked(scheduler, kernel, machine, connection)
+            yield _checked(scheduler, kernel, machine, tuple(offline), connection)
+
+
+def _check_offline(topology: Topology, offline: Sequence[int]) -> None:
+    """Raise UserError for CPUs that cannot be taken offline."""
+    if lacking := [cpu for cpu in offline if cpu >= topology.cpu_count]:
+        reason = f"{topology.name} has no CPU {lacking[0]}"
+    elif 0 in offline:
+        reason = "CPU 0 stays online: x86 kernels since 6.5 cannot do without it"
+    else:
+        return
+    raise UserError(reason, key="--offline")
 
 
 def _checked(
-    scheduler: SchedulerInGuest, kernel: KernelSpec, machine: Machine, connection: str
+    scheduler: SchedulerInGuest,
+    kernel: KernelSpec,
+    machine: Machine,
+    offline: tuple[int, ...],
+    connection: str,
 ) -> SchedulerCheck:
     topology = machine.topology
     tasks = str(_TASKS_FOR_CPU * topology.cpu_count)
     argv = scheduler.around(("sh", "-c", _LOAD, "load", tasks))
+    if offline:
+        argv = ("sh", "-c", _OFFLINE, " ".join(map(str, offline)), *argv)
     check = SchedulerCheck(topology.name, kernel.name)
     with run_folder(None) as directory:
         try:
             booted = boot_in(
-                directory, machine, kernel, argv, connection=connection, files=scheduler.files
+                directory,
+                machine,
+                kernel,
+                argv,
+                connection=connection,
+                files=scheduler.files,
+                allow_mismatch=bool(offline),
             )
         except GuestLost as lost:
             reason = f"the guest was lost: {lost.reason}"
@@ -128,7 +167,7 @@ def _checked(
         if view is not None:
             vendor = files.guest_view.vendor or "amd"
             predicted = predicted_view(topology, machine.release, vendor)
-            differences = view_differences(predicted, view)
+            differences = view_differences(without_cpus(predicted, offline), view)
         return replace(
             check,
             ops=record.ops,

@@ -48,6 +48,15 @@ def predicted_view(
     )
 
 
+def without_cpus(view: TopologyView, offline: Collection[int]) -> TopologyView:
+    """Return a view without CPUs that are offline, and without what then has no CPU."""
+
+    def online(groups: Iterable[Cpus]) -> tuple[Cpus, ...]:
+        return _sorted(tuple(cpu for cpu in cpus if cpu not in offline) for cpus in groups)
+
+    return TopologyView(online(view.nodes), online(view.caches))
+
+
 def view_differences(predicted: TopologyView, view: TopologyView) -> tuple[str, ...]:
     """Return what differs, a line for nodes and one for caches."""
     pairs = (

@@ -43,3 +43,22 @@ def test_a_check_that_fails_has_its_messages_and_exit_code_9(
     assert "ring-4: did not start\n  | libbpf: no" in done.stdout
     done = CliRunner().invoke(scheduler.app, ["check", "scx_simple", "--json"])
     assert [row["ok"] for row in json.loads(done.stdout)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "reason"),
+    [
+        ("0-1", "CPU 0 stays online"),
+        ("2,99", "ring-2 has no CPU 99"),
+        ("3-1", "backwards"),
+        ("a", "not a cpulist"),
+    ],
+)
+def test_cpus_that_no_machine_can_do_without_are_refused_before_a_build(
+    cpus: str, reason: str
+) -> None:
+    words = ["check", "scx_simple", "--topology", "ring-2", "--offline", cpus]
+    done = CliRunner().invoke(scheduler.app, words)
+    assert isinstance(done.exception, UserError)
+    assert reason in str(done.exception)
+    assert done.exception.key == "--offline"

@@ -5,6 +5,7 @@ from numalab.scheduler.topology_view import (
     parse_view,
     predicted_view,
     view_differences,
+    without_cpus,
 )
 from numalab.study.model import find_study, load_study
 from numalab.topology.file_rules import build_topology
@@ -50,3 +51,14 @@ def test_the_caches_are_those_that_the_guest_has_by_its_vendor() -> None:
 def test_a_scheduler_that_prints_no_machine_has_no_view() -> None:
     assert parse_view("local=1 global=2\nNODE[00] mask= 3\n") is None
     assert parse_view("NODE[0] mask= " + "f" * 9000) is None
+
+
+def test_cpus_that_are_offline_leave_the_view_and_what_then_is_empty() -> None:
+    view = TopologyView(((0, 1, 2, 3), (4, 5)), ((0, 1), (2, 3), (4, 5)))
+    left = without_cpus(view, (1, 4, 5))
+    assert left == TopologyView(((0, 2, 3),), ((0,), (2, 3)))
+    assert without_cpus(view, ()) == view
+    assert view_differences(view, left) == (
+        "nodes: [0,2-3], predicted [0-3] [4-5]",
+        "last-level caches: [0] [2-3], predicted [0-1] [2-3] [4-5]",
+    )

@@ -9,6 +9,8 @@ from rich.table import Table
 from numalab.cli import completion, options
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, progress_lines
+from numalab.cpulist import parse_cpulist
+from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.programs.check_scheduler import SchedulerCheck, check_scheduler
 from numalab.qemu.hypervisor import EMBED
@@ -77,6 +79,9 @@ def check(
             autocompletion=completion.topologies,
         ),
     ] = None,
+    offline: Annotated[
+        str, typer.Option(metavar="CPUS", help="CPUs to take offline before it starts: 1,4-5.")
+    ] = "",
     mode: options.Mode = "auto",
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
@@ -93,7 +98,13 @@ def check(
     with progress_lines(spec.name) as tell:
         checks = list(
             check_scheduler(
-                spec, kernels, topologies, mode=mode, connection=connection, on_progress=tell
+                spec,
+                kernels,
+                topologies,
+                offline=_cpus(offline),
+                mode=mode,
+                connection=connection,
+                on_progress=tell,
             )
         )
     table = Table("kernel", "machine", "loaded", "topology", "result", box=None)
@@ -109,6 +120,13 @@ def check(
             for difference in row.differences or ():
                 print(f"\n{row.topology}: {difference}")
     raise typer.Exit(9 if failed else 0)
+
+
+def _cpus(text: str) -> tuple[int, ...]:
+    try:
+        return parse_cpulist(text)
+    except ValueError as error:
+        raise UserError(str(error), key="--offline") from None
 
 
 def _view(row: SchedulerCheck) -> str:
