@@ -8,7 +8,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
+from pathlib import Path
 
+from numalab.artifact.program_artifact import ensure_program
 from numalab.scheduler.scheduler_artifact import BuiltScheduler
 from numalab.scheduler.watchdog_artifact import StallWatchdog
 from numalab.workload.host_program import guest_command
@@ -19,6 +21,8 @@ _FOLDER = "scheduler"
 _RUN = f"{_FOLDER}/run-scheduler.sh"
 _START = f"{_FOLDER}/start"
 _WATCHDOG = f"{_FOLDER}/watchdog.so"
+_STATISTICS = f"{_FOLDER}/statistics"
+_SERVES = b"scx_stats::server"  # in a program with that crate: the name in its log
 _IN_GUEST = "/job/files"
 _LINE = re.compile(r"([a-z_]{1,20})(?: ([ -~]{0,200}))?")
 _MOST_LINES = 100
@@ -88,13 +92,17 @@ def scheduler_in_guest(
     """Return the job's part for a scheduler: its program with its libraries, and the script.
 
     With a `watchdog`, the kernel looks for stalled tasks after that time, if the program loads the
-    scheduler by libbpf and the C library. Raises UserError for a program that cannot run in a
-    guest.
+    scheduler by libbpf and the C library. A program that serves statistics (the crate scx_stats)
+    gets a reader of them. Raises UserError for a program that cannot run in a guest; HostError
+    without a compiler.
     """
     command = guest_command([str(scheduler.program), *scheduler.spec.arguments], lambda _: False)
     script = package_files("numalab.scheduler").joinpath("run-scheduler.sh").read_bytes()
     start = "echo $$ >/run/scheduler.pid\n"
     files = {**command.files, _RUN: script}
+    if _SERVES in scheduler.program.read_bytes():
+        source = Path(__file__).with_name("statistics.c")
+        files[_STATISTICS] = ensure_program(source, (), ()).read_bytes()
     if watchdog is not None:
         start += f"export NUMALAB_WATCHDOG_MS={watchdog.ms} LD_PRELOAD={_IN_GUEST}/{_WATCHDOG}\n"
         files[_WATCHDOG] = watchdog.library.read_bytes()

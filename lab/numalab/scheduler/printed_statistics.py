@@ -26,6 +26,7 @@ def printed_statistics(log: str) -> dict[str, int | float]:
 
     A number in an object in an object is `outer.inner`; numbers in lists, and names with other
     characters than letters, digits, `_` and `-`, are left out. So are names beyond `MOST`.
+    An answer of the crate scx_stats counts as what it holds.
     """
     values: dict[str, int | float] = {}
     for line in log.splitlines()[-_MOST_LINES:]:
@@ -36,10 +37,19 @@ def printed_statistics(log: str) -> dict[str, int | float]:
             printed = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        for name, value in _leaves(printed, "", 0):
+        for name, value in _leaves(_answer(printed), "", 0):
             if name in values or len(values) < MOST:
                 values[name] = value
     return values
+
+
+def _answer(printed: object) -> object:
+    """Return what an answer of scx_stats 1.1.4 holds: {"errno": 0, "args": {"resp": ...}}."""
+    if isinstance(printed, dict) and printed.keys() == {"errno", "args"}:
+        args = printed["args"]
+        if isinstance(args, dict) and args.keys() == {"resp"}:
+            return args["resp"]
+    return printed
 
 
 def _leaves(value: object, name: str, depth: int) -> Iterator[Leaf]:

@@ -7,6 +7,7 @@ set -u
 
 EXT=/sys/kernel/sched_ext
 START=/job/files/scheduler/start
+STATISTICS=/job/files/scheduler/statistics
 RECORD=/job/out/scheduler.txt
 KEPT=262144 # bytes of the scheduler's output
 
@@ -52,6 +53,7 @@ finish() {
     note_file exit_status /run/scheduler.status
     note_file left_state $EXT/state
     busybox tail -c $KEPT /run/scheduler.log >/job/out/scheduler.log
+    [ -s /run/scheduler.statistics ] && busybox cat /run/scheduler.statistics >>/job/out/scheduler.log
     [ -e /run/command/times ] && busybox cp /run/command/times /job/out/scheduler.times
     exit "$1"
 }
@@ -90,6 +92,11 @@ note_file ops $EXT/root/ops
 note_file switch_all $EXT/switch_all
 note_file seq $EXT/enable_seq
 [ -e /run/scheduler.watchdog ] && note_file watchdog /run/scheduler.watchdog
+reader=
+if [ -e $STATISTICS ]; then
+    $STATISTICS >/run/scheduler.statistics 2>/dev/null &
+    reader=$!
+fi
 # The times of the command alone: those of the job count the scheduler as well.
 busybox mkdir -p /run/command
 # shellcheck disable=SC2016 # for the inner shell
@@ -98,6 +105,11 @@ sh -c 'echo $$ >/run/scheduler.command; exec "$@"' sh \
 status=$?
 busybox rm -f /run/scheduler.command
 note_uptime ended
+if [ -n "$reader" ]; then
+    busybox kill -TERM "$reader"
+    wait "$reader"
+    note statistics $?
+fi
 note_file end_state $EXT/state
 note_file end_ops $EXT/root/ops
 note_file end_seq $EXT/enable_seq

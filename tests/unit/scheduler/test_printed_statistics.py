@@ -44,6 +44,13 @@ def test_hostile_lines_leave_nothing(line: str) -> None:
     assert printed_statistics(f'{line}\n{{"good": 1}}\n') == {"good": 1}
 
 
+def test_an_answer_of_scx_stats_counts_as_what_it_holds() -> None:
+    answer = '{"errno":0,"args":{"resp":{"load":4.5,"nodes":{"0":{"load":2}}}}}\n'
+    assert printed_statistics(answer) == {"load": 4.5, "nodes.0.load": 2}
+    assert printed_statistics('{"errno":0,"args":[1]}') == {"errno": 0}
+    assert printed_statistics('{"errno":22,"args":{"resp":"no"}}') == {}
+
+
 def test_the_number_of_statistics_is_bounded() -> None:
     many = {f"k{number}": number for number in range(2 * MOST)}
     lines = "\n".join([json.dumps(many), '{"k0": 7, "new": 1}'])

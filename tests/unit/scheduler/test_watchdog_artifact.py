@@ -1,4 +1,4 @@
-"""The library that shortens a scheduler's watchdog: it builds, and leaves other calls alone."""
+"""What goes along with a scheduler: the library of its watchdog, and the reader of statistics."""
 
 import os
 import subprocess
@@ -53,6 +53,20 @@ def test_the_library_goes_to_the_guest_with_its_length(
     plain = scheduler_in_guest(built)
     assert plain.watchdog_ms == 0
     assert b"PRELOAD" not in plain.files["scheduler/start"]
+
+
+def test_a_program_that_serves_statistics_gets_a_reader(
+    watchdog: StallWatchdog, tmp_path: Path
+) -> None:
+    program = tmp_path / "scx_true"
+    program.write_bytes(Path("/bin/true").read_bytes() + b"scx_stats::server")
+    program.chmod(0o755)
+    built = BuiltScheduler(find_scheduler("./scx_true", (), tmp_path), program, "0" * 64)
+    reader = scheduler_in_guest(built).files["scheduler/statistics"]
+    (tmp_path / "reader").write_bytes(reader)
+    (tmp_path / "reader").chmod(0o755)
+    done = subprocess.run([tmp_path / "reader"], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, b"")  # no scheduler serves here
 
 
 @pytest.mark.parametrize(("line", "ms"), [("watchdog 5000", 5000), ("watchdog x", 0), ("", 0)])
