@@ -185,7 +185,7 @@ SCHEDULER = MeasureFamily(
     "scheduler.{statistic}",
     "as printed",
     NONE,
-    "The last value of {statistic} in the lines of JSON that the scheduler (sched_ext) printed.",
+    "The last value of {statistic} in the JSON of the scheduler (sched_ext).",
     (guest("output of the scheduler"),),
     MeasureKind.TIMING,
 )

@@ -48,8 +48,8 @@ LLC_MIGRATIONS = MeasureFamily(
     "task_llc_migrations",
     "migrations",
     NONE,
-    f"How often a task of interest was moved to a CPU with another last-level cache in {WINDOW}. "
-    "Caches are as predicted for the guest; none where they are not known.",
+    f"How often a task of interest was moved to a CPU with another last-level cache (as predicted) "
+    f"in {WINDOW}.",
     _MIGRATED,
 )
 PING_PONGS = MeasureFamily(

@@ -113,7 +113,7 @@ def command(
         typer.Option(
             min=SHORTEST_SECONDS,
             max=LONGEST_SECONDS,
-            help="Guest seconds that a task may wait until the kernel ejects the scheduler.",
+            help="Seconds that a task may wait before the scheduler is ejected.",
         ),
     ] = 5.0,
     emulator: options.Emulator = None,
