@@ -23,6 +23,7 @@ from numalab.reach.prepare import ReachPlan, plan_reach
 from numalab.results.layout import Results
 from numalab.scheduler.in_guest import SchedulerInGuest, scheduler_in_guest
 from numalab.scheduler.scheduler_artifact import ensure_scheduler
+from numalab.scheduler.watchdog_artifact import ensure_watchdog
 from numalab.workload.workload import BoundWorkload
 from numalab.workload.workload_files import build_workload
 
@@ -123,9 +124,11 @@ def _build_schedulers(
     schedulers = {}
     for variant, spec in plan.schedulers.items():
         kernel = plan.study.variants[variant].kernel
+        seconds = plan.study.variants[variant].scheduler_watchdog
+        watchdog = ensure_watchdog(seconds) if seconds is not None else None
         progress = _titled(f"scheduler {spec.name}", on_progress)
         built = ensure_scheduler(spec, plan.kernels[kernel], builds.kernels[kernel], progress)
-        schedulers[variant] = scheduler_in_guest(built)
+        schedulers[variant] = scheduler_in_guest(built, watchdog)
     return schedulers
 
 

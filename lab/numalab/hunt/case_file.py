@@ -28,10 +28,12 @@ def render_case(
     holds_on: Sequence[str],
     emulator: str | None = None,
     scheduler: SchedulerSpec | None = None,
+    watchdog_ms: int = 0,
 ) -> str:
     """Return the text of a case file, a study for `numalab run`, with its QEMU.
 
-    The kernel that violates the property may have a `scheduler` (sched_ext).
+    The kernel that violates the property may have a `scheduler` (sched_ext), with a watchdog of
+    another length than its own.
     """
     kernels = [*violated_by, *holds_on]
     lines = [
@@ -54,7 +56,7 @@ def render_case(
     for place, kernel in enumerate(kernels):
         name = "violates" if kernel in violated_by else "holds"
         lines += [f"[variants.{name}{place or ''}]", f"kernel = {_text(kernel)}"]
-        lines += [*(_scheduler(scheduler) if scheduler is not None and not place else []), ""]
+        lines += [*(_scheduler(scheduler, watchdog_ms) if scheduler and not place else []), ""]
     seconds = sum(load.ms + 300 for load in case.loads) / 1000
     lines += [
         "[[workloads]]",
@@ -69,11 +71,12 @@ def render_case(
     return "\n".join(lines) + _machine(case)
 
 
-def _scheduler(spec: SchedulerSpec) -> list[str]:
+def _scheduler(spec: SchedulerSpec, watchdog_ms: int) -> list[str]:
     """Write the scheduler of a variant."""
     name = f"{spec.name}@{spec.version}" if spec.version else spec.name
     lines = [f"scheduler = {_text(str(spec.path) if spec.path else name)}"]
-    return lines + ([f"scheduler_arguments = {_texts(spec.arguments)}"] if spec.arguments else [])
+    lines += [f"scheduler_arguments = {_texts(spec.arguments)}"] if spec.arguments else []
+    return lines + ([f"scheduler_watchdog = {watchdog_ms / 1000:g}"] if watchdog_ms else [])
 
 
 def _machine(case: Case) -> str:

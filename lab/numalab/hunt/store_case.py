@@ -44,6 +44,7 @@ def store_case(
         holds_on=holds,
         emulator=emulator,
         scheduler=bench.scheduler.scheduler.spec if bench.scheduler is not None else None,
+        watchdog_ms=bench.scheduler.watchdog_ms if bench.scheduler is not None else 0,
     )
     file = folder / f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
     write_text(file, text)

@@ -46,11 +46,17 @@ class Variant(Document):
     program or NAME.bpf.c, relative to the study. By default, tasks have EEVDF."""
     scheduler_arguments: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
     """Arguments of the scheduler's program."""
+    scheduler_watchdog: Annotated[float, Field(ge=1, le=30)] | None = Field(
+        default=None, exclude_if=lambda seconds: seconds is None
+    )
+    """Seconds that a task may wait before the scheduler is ejected."""
 
     @model_validator(mode="after")
     def _arguments_of_a_scheduler(self) -> "Variant":
         if self.scheduler_arguments and self.scheduler is None:
             raise ValueError("scheduler_arguments: needs `scheduler`")
+        if self.scheduler_watchdog is not None and self.scheduler is None:
+            raise ValueError("scheduler_watchdog: needs `scheduler`")
         return self
 
 

@@ -122,7 +122,9 @@ class Bench:
         first, *later = [HuntBench(spec, files, choice) for spec in specs]
         if scheduler is not None:
             built = BuiltScheduler(scheduler, Path("/nowhere"), "0")
-            first = replace(first, scheduler=SchedulerInGuest(built, ("sh",), {}))
+            first = replace(
+                first, scheduler=SchedulerInGuest(built, ("sh",), {}, round(watchdog * 1000))
+            )
         return [first, *later]
 
     def _like(self, other: Any, spec: KernelSpec, _: object) -> Any:
@@ -498,7 +500,7 @@ def test_a_scheduler_is_hunted_for_its_own_properties_and_without_hotplug(
     assert "hotplug" not in file.read_text()
     assert not bench.written  # a reproducer without numalab would lack the scheduler
     assert (file.with_suffix("") / "mail.txt").is_file()
-    assert bench.watchdog == 5.0
+    assert bench.watchdog == variant.scheduler_watchdog == 5.0
     with pytest.raises(UserError, match="numalab run repeats it"):
         read_case(file)
 

@@ -6,6 +6,7 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.scheduler.scheduler_spec import SchedulerOrigin, find_scheduler
+from numalab.study.model import load_study
 
 
 def test_a_tool_of_the_kernel_and_a_crate_have_names() -> None:
@@ -52,3 +53,20 @@ def test_arguments_are_bounded_lines() -> None:
         find_scheduler("scx_simple", ["-f"] * 101)
     with pytest.raises(UserError, match="lines of text"):
         find_scheduler("scx_simple", ["-f\n-v"])
+
+
+@pytest.mark.parametrize("key", ["scheduler_arguments = ['-f']", "scheduler_watchdog = 5"])
+def test_keys_about_a_scheduler_need_one(key: str, tmp_path: Path) -> None:
+    text = (
+        'question = "q"\ntopologies = ["ring-2"]\nseeds = [1]\n[[workloads]]\nname = "hogs"\n'
+        f'[variants.mine]\nkernel = "debian-6.12-sched-ext"\n{key}\n'
+    )
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    with pytest.raises(UserError, match="needs `scheduler`"):
+        load_study(file)
+    file.write_text(text + 'scheduler = "scx_simple"\n')
+    assert load_study(file).variants["mine"].scheduler == "scx_simple"
+    file.write_text(text.replace(key, "scheduler_watchdog = 31\n") + 'scheduler = "scx_simple"\n')
+    with pytest.raises(UserError, match="scheduler_watchdog"):
+        load_study(file)
