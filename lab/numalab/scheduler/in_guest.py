@@ -31,7 +31,7 @@ _OF_KERNEL = re.compile(r"sched_ext: .*")
 _EXIT = re.compile(r"\bEXIT: (.{1,400})$", re.MULTILINE)  # crates print a time before it
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _MOST_QUOTED = 12
-_LONGEST = 200
+_LONGEST, _BEGINNING = 200, 50
 
 
 @dataclass(frozen=True)
@@ -166,5 +166,7 @@ def _dump(log: str) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    plain = _COLOUR.sub("", text)[:_LONGEST]
+    plain = _COLOUR.sub("", text[: 20 * _LONGEST])
+    if len(plain) > _LONGEST:  # crates print the path of their source first
+        plain = f"{plain[:_BEGINNING]} ... {plain[_BEGINNING + 5 - _LONGEST :]}"
     return "".join(char if char.isprintable() else " " for char in plain)

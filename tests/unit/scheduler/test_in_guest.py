@@ -120,3 +120,12 @@ def test_the_program_goes_along_with_its_libraries_and_arguments(tmp_path: Path)
     assert part.around(("hackbench", "-g", "1"))[-3:] == ("hackbench", "-g", "1")
     assert part.files["scheduler/start"].endswith(b"scx_true -s 'it'\"'\"'s 5'\n")
     assert {"host/lib/libc.so.6", "host/program/scx_true"} <= set(part.files)
+
+
+def test_a_long_line_keeps_its_end() -> None:
+    """A crate prints the path of its source before its message."""
+    log = f"WARN {'/registry/src' * 40}/logger.rs:12: libbpf: extern 'x': not found\n"
+    why = explain_end("scx_mine", parse_record("exit_status 1\n"), log, "")
+    assert "WARN /registry" in why
+    assert why.endswith("libbpf: extern 'x': not found")
+    assert max(map(len, why.splitlines())) < 210
