@@ -163,7 +163,8 @@ def opinions(study: Path, results: Path) -> dict[tuple[str, str, str], Opinion]:
     cells = {(run["topology"], run["workload"]) for run in plan["runs"]}
     for claim in file.get("claims", []):
         for topology, label in cells:
-            if not claim.get("direction") or claim.get("workload", label) != label:
+            other = claim.get("topology", topology) != topology
+            if other or not claim.get("direction") or claim.get("workload", label) != label:
                 continue
             here = table.filter(topology=topology, workload=label)
             questions[topology, label, claim["text"]] = ask(claim, here, first, modes)
