@@ -99,7 +99,7 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
         reason = f"no property is called {study.case.property!r}"
         raise UserError(reason, file=path, key="case.property", choices=names)
     if any(variant.scheduler is not None for variant in study.variants.values()):
-        reason = "has a scheduler (sched_ext); numalab run repeats it, not a replay or bisection"
+        reason = "has a scheduler (sched_ext); numalab run repeats it by the study in its folder"
         raise UserError(reason, file=path, key="variants")
     machine = machine_of_table(study, study.topologies[0], path)
     if machine is None:

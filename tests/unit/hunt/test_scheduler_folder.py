@@ -25,7 +25,11 @@ from numalab.scheduler.scheduler_artifact import BuiltScheduler
 from numalab.scheduler.scheduler_spec import find_scheduler
 
 STALL = "scx_mine was disabled while the command ran; tasks fell back to EEVDF: runnable task stall"
-CASE_FILE = '[variants.violates]\nkernel = "k"\nscheduler = "/home/me/scx_mine.bpf.c"\n'
+CASE = '[case]\nproperty = "scheduler"\nviolated_by = ["k"]\nholds_on = []\n\n'
+CASE_FILE = (
+    f'question = "q"\n\n{CASE}[variants.violates]\nkernel = "k"\n'
+    'scheduler = "/home/me/scx_mine.bpf.c"\n'
+)
 
 
 def shown(prop: str, text: str) -> Shown:
@@ -54,7 +58,8 @@ def test_the_folder_has_the_sources_and_a_study_that_names_them(tmp_path: Path) 
     write_scheduler_folder(folder, finding, cast(HuntBench, bench), CASE_FILE)
     names = {"scx_mine.bpf.c", "scx_mine.c", "extra.h", STUDY, MESSAGES, MAIL}
     assert {path.name for path in folder.iterdir()} == names
-    assert 'scheduler = "./scx_mine.bpf.c"\n' in (folder / STUDY).read_text()
+    study = '[variants.violates]\nkernel = "k"\nscheduler = "./scx_mine.bpf.c"\n'
+    assert (folder / STUDY).read_text() == f'question = "q"\n\n{study}'
     assert (folder / "scx_mine.c").read_text() == "/* scx_mine.c */"
     mail = (folder / MAIL).read_text()
     assert "Subject: scx_mine: affinity is violated" in mail

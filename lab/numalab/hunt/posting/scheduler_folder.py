@@ -25,6 +25,7 @@ _MOST_SOURCE = 4 << 20
 _MOST_LINES = 400
 _LONGEST = 300
 _NAME = re.compile(r"^scheduler = .*$", re.MULTILINE)
+_CASE = re.compile(r"^\[case\]\n(?:[^\[\n].*\n)*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def write_scheduler_folder(folder: Path, shown: Shown, bench: HuntBench, study: 
     for path in sources:
         write_text(folder / path.name, path.read_text(encoding="utf-8", errors="replace"))
     here = f'scheduler = "./{sources[0].name}"' if sources else ""
-    write_text(folder / STUDY, _NAME.sub(lambda _: here, study) if here else study)
+    # A study with a case may come from anybody, and may not name a source (require_lab_names()).
+    plain = _CASE.sub("", study)
+    write_text(folder / STUDY, _NAME.sub(lambda _: here, plain) if here else plain)
     report = SchedulerReport(shown, spec, bench.kernel.name, scheduler.watchdog_ms)
     if shown.finding.prop == SCHEDULER:
         own = replace(bench, scheduler=scheduler_in_guest(scheduler.scheduler))
