@@ -19,7 +19,7 @@ from numalab.hunt.compare.trend import Trends, compared
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.generate.cases import Near, draw_case
+from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
 from numalab.hunt.property import FACTS
 from numalab.hunt.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
@@ -151,7 +151,7 @@ class Hunter:
             cases = [draw(aim.seed, number + i, timed=timed, near=near, most=aim.loads)
                      for i in range(size)]  # fmt: skip
             if self.bench.scheduler is not None:
-                cases = list(map(_without_hotplug, cases))
+                cases = list(map(case_for_scheduler, cases))
             number += size
             near += self.round(cases)
             if hunt.violations and aim.first_only:
@@ -369,12 +369,6 @@ class Hunter:
             f" {len(hunt.violations)} found;"
             f" closest: {shown or 'none'}{left}"
         )
-
-
-def _without_hotplug(case: Case) -> Case:
-    """Return a case for a scheduler (sched_ext): many start again when a CPU comes or goes."""
-    kept = tuple(load for load in case.loads if not load.hotplug)
-    return case.only(*kept) if kept else case
 
 
 def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:

@@ -11,7 +11,7 @@ from numalab.api import SHAPES, Count, Link, RuleBroken, Shape, register_shape
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Finding
-from numalab.hunt.generate.cases import LOADS, Near, draw_case
+from numalab.hunt.generate.cases import LOADS, Near, case_for_scheduler, draw_case
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
 from numalab.hunt.load import parse_loads, part_of_task, render_loads
@@ -200,3 +200,18 @@ def test_machines_are_drawn_from_every_shape_of_the_registry() -> None:
     kinds = {machine.shape.kind for machine in machines if machine.shape is not None}
     assert kinds == set(SHAPES.all())
     assert "one-hub" in kinds
+
+
+def test_a_case_for_a_scheduler_has_no_hotplug_and_no_real_time_tasks(drawn_case: Case) -> None:
+    plain = "time ms=900;hog n=2 cpus=0-1;change at=200 part=0 policy=batch"
+    dropped = (
+        "time ms=900;hog n=2 cpus=0-1;hotplug cpu=1 off=200 on=500",
+        "time ms=900;hog n=2 cpus=0-1;sleeper n=1 cpus=0 policy=fifo priority=3",
+        "time ms=900;hog n=1 cpus=0 policy=deadline runtime=2000 period=10000",
+        "time ms=900;hog n=2 cpus=0-1;change at=200 part=0 policy=rr priority=2",
+    )
+    loads = parse_loads("|".join([plain, *dropped]))
+    assert len(loads) == 5
+    assert case_for_scheduler(drawn_case.only(*loads)).loads == loads[:1]
+    (left,) = case_for_scheduler(drawn_case.only(*loads[1:])).loads
+    assert (left.hotplug, [part.policy for part in left.parts]) == ((), ["fair"])

@@ -8,6 +8,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.generate.loads import draw_loads, freed
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import varied
+from numalab.hunt.load import Load, Part
 
 # On each machine: a boot takes as much CPU time as twenty loads.
 LOADS = 24
@@ -53,3 +54,20 @@ def draw_case(
     else:
         loads += draw_loads(rng, machine, most - len(loads))
     return Case(machine, tuple(dict.fromkeys(loads))).with_hotplug_last()
+
+
+def case_for_scheduler(case: Case) -> Case:
+    """Return a case for a scheduler (sched_ext), without what its tasks need not survive.
+
+    Many schedulers start again when a CPU comes or goes. Real-time tasks starve tasks of sched_ext
+    (the fair server of Linux 6.12, kernel/sched/deadline.c, is for fair tasks only): with FIFO
+    tasks scx_simple is ejected, as it is.
+    """
+    kept = tuple(load for load in case.loads if not (load.hotplug or _is_real_time(load)))
+    cpus = tuple(sorted(cpu for node in case.machine.nodes for cpu in node.cpus))
+    return case.only(*kept) if kept else case.only(Load(1000, (Part("hog", 2, cpus),)))
+
+
+def _is_real_time(load: Load) -> bool:
+    policies = {change.policy for change in load.changes} - {None, "fair", "batch", "idle"}
+    return bool(policies) or any(part.is_real_time for part in load.parts)
