@@ -12,6 +12,7 @@ OF_NO_POST = {
     "memory-tiers",
     "published-machines",
     "sched-ext",
+    "sched-ext-crates",
     "what-balancing-gains",
     "what-distance-costs",
 }

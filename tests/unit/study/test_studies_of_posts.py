@@ -19,7 +19,7 @@ from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 
 # Of machines and of schedulers, and not of a post.
-OF_NO_POST = ("published-machines", "sched-ext", "what-distance-costs")
+OF_NO_POST = ("published-machines", "sched-ext", "sched-ext-crates", "what-distance-costs")
 STUDIES = [
     path
     for path in sorted((project_dir() / "studies").glob("*.toml"))
