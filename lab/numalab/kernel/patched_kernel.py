@@ -104,6 +104,8 @@ def list_all_kernels() -> dict[str, KernelSpec]:
     for saved in saved_patches():
         if not saved.is_copy and saved.series not in names:
             continue
+        if "/" in saved.base and not Path(saved.base).exists():  # a tree that its user removed
+            continue
         try:
             kernels.setdefault(saved.kernel, _saved_kernel(saved, find_kernel(saved.base)))
         except UserError as error:

@@ -113,6 +113,7 @@ class MemoryTable(Document):
         default=None,
         description="Lines of a sequential access that a CPU has under way at a time (1), as "
         "hardware prefetchers do.",
+        exclude_if=lambda lines: lines is None,  # newer than the first results: keeps their digest
     )
     l1_kib: Literal[4, 8, 16, 32, 64, 128, 256] | None = Field(
         default=None, description="First-level cache of each CPU (32); its hits cost nothing."

@@ -11,7 +11,7 @@ from numalab.artifact.cache import list_cache
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.kernel_specs import without_last_series
-from numalab.kernel.patch_artifact import saved_patches, short_name
+from numalab.kernel.patch_artifact import save_patch, saved_patches, short_name
 from numalab.kernel.patch_base import version_key
 from numalab.kernel.patched_kernel import (
     find_kernel,
@@ -20,6 +20,8 @@ from numalab.kernel.patched_kernel import (
     patch_changes,
     patched_kernel,
 )
+from numalab.places import skipped_inputs
+from numalab.source.series import load_series
 
 FILE = "kernel/sched/topology.c"
 
@@ -109,6 +111,14 @@ def test_the_kernel_is_built_from_a_copy_and_keeps_its_name(project: Path, tmp_p
     shutil.rmtree(entry.path)
     with pytest.raises(UserError, match=r"no kernel is called 'my-fix'"):
         find_kernel("my-fix")
+
+
+def test_a_patch_on_a_tree_that_was_removed_is_not_listed(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(patch())
+    series = load_series(tmp_path / "x.patch")
+    saved = save_patch(series, str(tmp_path / "linux-9.9"), "x", named=False)
+    assert saved.kernel not in list_all_kernels()
+    assert skipped_inputs() == ()
 
 
 def test_another_patch_of_the_same_name_is_another_kernel(project: Path, tmp_path: Path) -> None:
