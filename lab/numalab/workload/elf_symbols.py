@@ -169,7 +169,7 @@ def plain_name(name: str) -> str:
     Names with templates or arguments stay as they are (Itanium C++ ABI, 5.1: `<nested-name>` and
     `<source-name>`). Rust adds a hash, which is left out.
     """
-    match = re.fullmatch(r"_Z(?:N((?:L?\d+\w+?)+)E|L?(\d+\w+))", name, re.ASCII)
+    match = re.fullmatch(r"_Z(?:N(\w+)E|L?(\d\w+))", name, re.ASCII)
     if match is None:
         return name
     rest, parts = match[1] or match[2], list[str]()

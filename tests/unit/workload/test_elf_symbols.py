@@ -103,6 +103,14 @@ def test_variables_of_other_languages_are_as_in_their_source(name: str, plain: s
     assert plain_name(name) == plain
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["1a", "L1a", "11", "1"])
+def test_a_name_that_looks_like_many_parts_takes_no_time(part: str) -> None:
+    for end in ("!", "E", "E!", ""):  # of all ways to divide it, none may be tried
+        name = f"_ZN{part * 190}{end}"
+        assert set(plain_name(name)) <= set(name) | {":"}
+
+
 @settings(max_examples=60, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=40))
 def test_a_damaged_file_gives_something_or_nothing(
