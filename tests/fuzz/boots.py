@@ -161,15 +161,15 @@ def main() -> None:
     """Run the command line with benches that nothing was built for, and no libvirt."""
     from numalab.cli.entry import main as command  # noqa: PLC0415 - in a child
     from numalab.cli.hunt import bisect_case, hunt, replay_cases  # noqa: PLC0415
+    from numalab.guest.kvm import Choice  # noqa: PLC0415
     from numalab.hunt import store_case, workers  # noqa: PLC0415
+    from numalab.hunt.boot_case import HuntBench  # noqa: PLC0415
 
     def bench(spec: Any) -> Any:
-        choice = SimpleNamespace(mode="icount", emulator=None)
+        choice = Choice("icount", "host", "asked for")
         built = SimpleNamespace(digest="0" * 32, bzimage_sha256=spec.name)
-        builds = SimpleNamespace(kernels={spec.name: built}, files={"hunt": {"hunt": b""}})
-        return SimpleNamespace(kernel=spec, choice=choice, wall=9.0, builds=builds,
-                               selected=frozenset(), reach=None, scheduler=None,
-                               title=spec.name)  # fmt: skip
+        builds: Any = SimpleNamespace(kernels={spec.name: built}, files={"hunt": {"hunt": b""}})
+        return HuntBench(spec, builds, choice, wall=9.0, properties=frozenset())
 
     def benches(specs: Any, *_: object, **__: object) -> list[Any]:
         return [bench(spec) for spec in specs]
