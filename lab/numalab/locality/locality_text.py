@@ -39,10 +39,14 @@ def locality_lines(accesses: Locality) -> Iterator[str]:
 
 
 def _cells(row: TaskMemory | NodeAccesses) -> str:
+    return f"{row.stalled_ms:>11,.1f}{row.queued_ms:>11,.1f}{_fetched(row)}"
+
+
+def _fetched(row: TaskMemory | NodeAccesses | RegionAccesses) -> str:
+    """Lay out the local share of the lines, and the lines by node."""
     total = sum(row.lines)
     share = f"{100 * row.local / total:.1f}" if total else ""
-    lines = "".join(f"{count:>12,.0f}" for count in row.lines)
-    return f"{row.stalled_ms:>11,.1f}{row.queued_ms:>11,.1f}{share:>9}{lines}"
+    return f"{share:>9}" + "".join(f"{count:>12,.0f}" for count in row.lines)
 
 
 def _region_lines(accesses: Locality) -> Iterator[str]:
@@ -56,12 +60,9 @@ def _region_lines(accesses: Locality) -> Iterator[str]:
     stalled_ms = sum(region.stalled_ms for region in regions)
     listed = [region for region in regions if region.stalled_ms * _LEAST >= stalled_ms]
     for region in listed[:MOST_REGIONS]:
-        total = sum(region.lines)
-        share = f"{100 * region.local / total:.1f}" if total else ""
-        lines = "".join(f"{count:>12,}" for count in region.lines)
         homes = [f"{node}:{count}" for node, count in enumerate(region.pages) if count]
         where = ",".join(homes) if len(homes) < 3 else f"{len(homes)} nodes"
-        yield f"{_title(region):<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{share:>9}{lines}"
+        yield f"{_title(region):<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{_fetched(region)}"
         yield from _remarks(region)
     if more := accesses.places.regions_in_all - len(listed[:MOST_REGIONS]):
         yield f"... and {more} regions with shorter waits (--json)"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.hunt.case import Case
+from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.loads import draw_loads, freed
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import varied
@@ -64,8 +65,8 @@ def case_for_scheduler(case: Case) -> Case:
     tasks scx_simple is ejected, as it is.
     """
     kept = tuple(load for load in case.loads if not (load.hotplug or _is_real_time(load)))
-    cpus = tuple(sorted(cpu for node in case.machine.nodes for cpu in node.cpus))
-    return case.only(*kept) if kept else case.only(Load(1000, (Part("hog", 2, cpus),)))
+    hogs = Part("hog", 2, everywhere(case.machine))
+    return case.only(*kept) if kept else case.only(Load(1000, (hogs,)))
 
 
 def _is_real_time(load: Load) -> bool:

@@ -344,10 +344,6 @@ FAMILIES: dict[Family, float] = {
 }
 
 
-def _everywhere(machine: Topology) -> Cpus:
-    return tuple(sorted(cpu for node in machine.nodes for cpu in node.cpus))
-
-
 def _start_and_allowed(rng: random.Random, machine: Topology) -> tuple[Cpus, Cpus]:
     """Choose where tasks start and where else they may run: two far nodes, several, or all."""
     holders = [node.id for node in machine.nodes if node.cpus]

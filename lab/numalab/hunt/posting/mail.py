@@ -50,24 +50,24 @@ def render_mail(report: Report) -> str:
         "To: linux-kernel@vger.kernel.org",
         *textwrap.wrap(f"Subject: sched: {_subject(report)}", WIDTH, subsequent_indent=" ")[:2],
         "",
-        *_paragraph(f"On {describe_machine(report.case)}, {_lower(report.sentence)}."),
+        *paragraph(f"On {describe_machine(report.case)}, {_lower(report.sentence)}."),
         "",
-        *_paragraph(_numbers(report)),
+        *paragraph(_numbers(report)),
         "",
         "Machine (distances of nodes, as in the SLIT):",
         "",
         *machine_rows(report.case),
         "",
-        *_paragraph(f"Load: {_loads(report.case)}"),
+        *paragraph(f"Load: {_loads(report.case)}"),
         "",
         *_kernels(report),
-        *_paragraph(_how(report)),
+        *paragraph(_how(report)),
         "",
-        *_paragraph(f"Cause: {report.cause}" if report.cause else
+        *paragraph(f"Cause: {report.cause}" if report.cause else
                     "Not known: the cause in the code, and whether hardware shows it."),
     ]  # fmt: skip
     if report.cause:
-        lines += ["", *_paragraph("Not known: whether hardware shows it.")]
+        lines += ["", *paragraph("Not known: whether hardware shows it.")]
     return "\n".join(lines[:MOST_LINES]) + "\n"
 
 
@@ -95,7 +95,8 @@ def _lower(sentence: str) -> str:
     return text[:1].lower() + text[1:] if text[:4] != "CPU " else text
 
 
-def _paragraph(text: str) -> list[str]:
+def paragraph(text: str) -> list[str]:
+    """Return the lines of a paragraph of a mail."""
     return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
 
 

@@ -1,7 +1,6 @@
 """The folder of a finding about a scheduler (sched_ext): its sources, a study, messages, a mail."""
 
 import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from numalab.guest.console import printable
 from numalab.hunt.boot_case import HuntBench, SchedulerEnd, end_of_scheduler
 from numalab.hunt.finding import Finding
 from numalab.hunt.posting.folder import Shown
-from numalab.hunt.posting.mail import WIDTH, describe_load, machine_rows
+from numalab.hunt.posting.mail import WIDTH, describe_load, machine_rows, paragraph
 from numalab.hunt.posting.program import describe_machine
 from numalab.hunt.property import SCHEDULER
 from numalab.scheduler.in_guest import SchedulerInGuest, scheduler_in_guest
@@ -107,14 +106,14 @@ def render_scheduler_mail(report: SchedulerReport) -> str:
         *([_watchdogs(report)] if report.short else []),
     )
     lines = ["To: sched-ext@lists.linux.dev", subject[: 2 * WIDTH], ""]
-    for paragraph in paragraphs:
-        lines += [*_wrapped(paragraph), ""]
+    for text in paragraphs:
+        lines += [*paragraph(text), ""]
     lines += ["Machine (distances of nodes, as in the SLIT):", "", *machine_rows(case), ""]
-    lines += [*_wrapped(f"Load: {loads}"), ""]
+    lines += [*paragraph(f"Load: {loads}"), ""]
     how = f"To reproduce: numalab run {STUDY} boots it, and the same seed gives the same result."
-    lines += [*_wrapped(f"{how} {MESSAGES} has the messages and the dump."), ""]
+    lines += [*paragraph(f"{how} {MESSAGES} has the messages and the dump."), ""]
     return "\n".join(
-        [*lines, *_wrapped("Not known: the cause, and whether hardware shows it."), ""]
+        [*lines, *paragraph("Not known: the cause, and whether hardware shows it."), ""]
     )
 
 
@@ -136,7 +135,3 @@ def _watchdogs(report: SchedulerReport) -> str:
             reason = printable(report.own.reason.splitlines()[0]).rpartition("EEVDF: ")[2]
             text += f" With the scheduler's own, it is ejected, too: {reason}."
     return text
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
