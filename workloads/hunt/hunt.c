@@ -338,8 +338,6 @@ static void begin_task(struct part *part)
 	setpriority(PRIO_PROCESS, 0, part->nice);
 	if (sched_setaffinity(0, sizeof(part->start), &part->start))
 		_exit(1);
-	if (part->attributes.policy || part->attributes.runtime)
-		set_attributes(0, &part->attributes);
 }
 
 static pid_t start_process(int place)
@@ -383,16 +381,19 @@ static int start_wakees(struct part *part, int place, int number, int *ends)
 	return first;
 }
 
-static void await_wakees(int count, int place)
+/* Whether a count reaches a number within 5 s. */
+static int await(volatile int *count, int number)
 {
-	for (int waited = 0; shared->woken < count; waited++) {
-		if (waited > 10000)
-			die("a wakee of part %d does not start", place);
+	for (int waited = 0; *count < number; waited++) {
+		if (waited > 2500)
+			return 0;
 		pause_us(2000);
 	}
+	return 1;
 }
 
-static void start_part(int place)
+/* Whether its tasks start. */
+static int start_part(int place)
 {
 	struct part *part = &parts[place];
 	int processes = part->kind == MEMORY && part->threads ? 1 : part->n, wakees = shared->woken;
@@ -415,15 +416,13 @@ static void start_part(int place)
 		for (int end = 0; part->kind == WAKER && end < part->burst; end++)
 			close(ends[end]);
 	}
-	await_wakees(wakees, place);
-	for (int i = 0; i < part->n; i++) {
-		for (int waited = 0; !shared->tasks[task_count + i].running; waited++) {
-			if (waited > 10000)
-				die("a task of part %d does not start", place);
-			pause_us(2000);
-		}
-	}
 	task_count += part->n;
+	if (!await(&shared->woken, wakees))
+		return 0;
+	for (int i = task_count - part->n; i < task_count; i++)
+		if (!await(&shared->tasks[i].running, 1))
+			return 0;
+	return 1;
 }
 
 /* A thread has attributes of its own, so the threads of a process are changed one by one. */
@@ -464,6 +463,17 @@ static void bind_process(int number, const cpu_set_t *cpus)
 	struct part *part = &parts[part_of[number]];
 
 	for_threads(number, bind_thread, is_wakee[number] && part->has_wakee ? &part->wakee : cpus);
+}
+
+/* When all have started: a task of a lower priority could not start beside one of a higher. */
+static void classify_tasks(void)
+{
+	for (int i = 0; i < pid_count; i++) {
+		const struct attributes *attributes = &parts[part_of[i]].attributes;
+
+		if (attributes->policy || attributes->runtime)
+			for_threads(i, reclass_thread, attributes);
+	}
 }
 
 static void counters(int load, const char *when)
@@ -704,7 +714,7 @@ static void end_tasks(int load)
 				       told->turns, told->worst / 1000);
 			if (part->kind != MEMORY)
 				continue;
-			for (int waited = 0; told->running != 2 && waited < 2000; waited++)
+			for (int waited = 0; told->running == 1 && waited < 2000; waited++)
 				pause_us(2000);
 			for (int node = 0; node < MOST_NODES; node++)
 				if (told->pages[node])
@@ -770,6 +780,13 @@ static void make_lock(void)
 		die("no lock with priority inheritance");
 }
 
+static void end_load(int load)
+{
+	end_tasks(load);
+	pause_us(200000);
+	mark_load("hunt: load %d over", load);
+}
+
 static void run_load(char *text, int load)
 {
 	struct timespec began;
@@ -785,7 +802,12 @@ static void run_load(char *text, int load)
 	qsort(events, event_count, sizeof(*events), by_time);
 	balance_numa();
 	for (int place = 0; place < part_count; place++)
-		start_part(place);
+		if (!start_part(place)) {
+			printf("load %d part %d does not start\n", load, place);
+			end_load(load);
+			return;
+		}
+	classify_tasks();
 	if (*cpuset_from)
 		enter_cpuset();
 	make_groups();
@@ -808,9 +830,7 @@ static void run_load(char *text, int load)
 	tell_counters(load, "end");
 	counters(load, "end");
 	tell_where(load);
-	end_tasks(load);
-	pause_us(200000);
-	mark_load("hunt: load %d over", load);
+	end_load(load);
 }
 
 /* As the only program of a guest: what an init has to do before, and LOADS from the file /loads. */

@@ -38,7 +38,7 @@ from numalab.hunt.property import (
     judge_load,
     property_names,
 )
-from numalab.hunt.recording import LoadRecording, read_loads
+from numalab.hunt.recording import LoadRecording, loads_not_started, read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.memory import HeldMemory
@@ -240,7 +240,10 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     rebuilt = any(load.hotplug or load.cpuset for load in case.loads)
     facts += facts_of_guest(guest_view, files, capacities=not rebuilt)
     alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
-    driven = Finding(DRIVER, None, 0.0, 0.0, "the driver came to its end", weak=True)
+    missing = loads_not_started(stdout)
+    text = "; ".join(f"load {load}: part {part} does not start" for load, part in missing.items())
+    text = text or "the driver came to its end"
+    driven = Finding(DRIVER, None, float(len(missing)), 0.0, text[:300], weak=True)
     findings = [alive, driven, _domains(differences), _splat(outcome, directory, differences)]
     findings += [scheduler] if scheduler is not None else []
     decode_trace(directory.trace, case.machine, directory.events)

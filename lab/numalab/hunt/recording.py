@@ -33,6 +33,7 @@ _LOCK = re.compile(
 _Counters = dict[int, dict[str, dict[str, int]]]
 _Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
 _Locks = dict[int, dict[tuple[int, int], "LockTurns"]]
+_NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 _MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|over|event)")
 
 
@@ -302,6 +303,7 @@ def read_loads(
     for number, load in enumerate(loads):
         begin, end = times.get((number, "begin")), times.get((number, "end"))
         if begin is None or end is None or end <= begin:
+            since = times.get((number, "over"), since)  # its tasks did not start
             continue
         window = Window(begin, end)
         # From when the load before had been cleaned up: what began since then is known.
@@ -325,6 +327,12 @@ def read_loads(
             )
         )
     return tuple(complete)
+
+
+def loads_not_started(stdout: str) -> dict[int, int]:
+    """Return the loads that did not start, with the first part whose tasks do not."""
+    matches = map(_NOT_STARTED.fullmatch, stdout.splitlines())
+    return {int(match[1]): int(match[2]) for match in matches if match}
 
 
 def _printed(text: str) -> tuple[_Counters, _Pages, _Locks]:
