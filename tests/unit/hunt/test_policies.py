@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from numalab.hunt.properties.balance import affinity
-from numalab.hunt.properties.policies import deadline, lock_wait, priority, starvation
+from numalab.hunt.properties.policies import (
+    deadline,
+    lock_wait,
+    priority,
+    starvation,
+    tardiness,
+)
 from numalab.hunt.recording import LockTurns
 from unit.hunt.recordings import Row, recording
 
@@ -21,7 +27,7 @@ def waited_beside(cpu: int) -> list[Row]:
 def test_a_real_time_task_that_waits_for_a_fair_one_is_told_with_its_moment() -> None:
     (finding,) = priority(recording(RANKED, waited_beside(0)))
     assert finding.value == 50.0
-    assert "fifo priority 50 waited 50.0 ms, from 100.0 ms after the begin" in finding.text
+    assert "sleeper of priority 50 waited 50.0 ms, from 100.0 ms after the begin" in finding.text
 
 
 def test_an_idle_cpu_counts_as_one_of_a_lower_priority() -> None:
@@ -37,7 +43,40 @@ def test_a_cpu_outside_the_mask_or_a_higher_priority_is_no_reason() -> None:
     rows += [(3, "sleeper2.0", 0, 0, 150), (4, "sleeper2.1", 1, 0, 150)]
     first, second = priority(recording(ranked, rows))
     assert first.value == second.value == 0.0
-    assert first.text == "no sleeper of fifo priority 50 waited for a lower one"
+    assert first.text == "no sleeper of priority 50 waited for a lower one"
+
+
+def test_a_priority_counts_from_when_it_was_set() -> None:
+    later = "time ms=1000;sleeper n=1 cpus=0-1;hog n=2 cpus=0-3"
+    changed = f"{later};change at=120 part=0 policy=rr priority=7"
+    rows: list[Row] = [(1, "hog1.0", 0, 0, 1000), (2, "-sleeper0.0", 0, 100, 350)]
+    (finding,) = priority(recording(changed, [*rows, (2, "sleeper0.0", 0, 350, 400)]))
+    assert finding.value == pytest.approx(80.0), "without the grace of 150 ms"
+    assert "sleeper of priority 7 waited" in finding.text
+    assert not priority(recording(later, rows))
+
+
+SERVED = "time ms=1000;sleeper n=1 cpus=0-3 policy=deadline runtime=8000 period=20000 run=1000"
+
+
+def test_a_deadline_task_that_is_never_throttled_goes_before_fair_ones() -> None:
+    rows: list[Row] = [(2, "hog1.0", 0, 0, 1000), (1, "-sleeper0.0", 0, 100, 150)]
+    rows += [(1, "sleeper0.0", 0, 150, 151)]
+    (finding,) = priority(recording(f"{SERVED} sleep=20000;hog n=1 cpus=0-3", rows))
+    assert finding.value == 50.0 and finding.text.startswith("a deadline sleeper waited")
+    assert not priority(recording(f"{SERVED} sleep=1000;hog n=1 cpus=0-3", rows))
+
+
+def test_the_slowest_turns_of_a_deadline_task_count() -> None:
+    rows: list[Row] = []
+    for turn in range(40):
+        begin, wait = 25.0 * turn, 9.0 if turn % 10 == 0 else 0.0
+        rows += [(1, "-sleeper0.0", 0, begin, begin + wait)] if wait else []
+        rows += [(1, "sleeper0.0", 0, begin + wait, begin + wait + 1)]
+    (finding,) = tardiness(recording(f"{SERVED} sleep=20000", rows))
+    assert finding.value == pytest.approx(0.5)
+    assert "took 10.0 ms or longer; their period is 20 ms" in finding.text
+    assert not tardiness(recording(f"{SERVED} sleep=20000", rows[:10]))
 
 
 @pytest.mark.parametrize(("ran", "value"), [(100.0, 1.0), (50.0, 2.0), (200.0, 2.0), (0.0, 100.0)])

@@ -38,6 +38,7 @@ NOISE: Mapping[str, Noise] = {
     "priority": Noise(50.0, 1.9),
     "starvation": Noise(10.0, 1.5),
     "deadline": Noise(0.0, 1.1),
+    "tardiness": Noise(0.1, 1.25),
     "lock-wait": Noise(35.0, 1.3),
     "numa-convergence": Noise(0.5, 2.2),
     "numa-moves": Noise(1.6, 1.9),

@@ -45,7 +45,7 @@ def nested_groups(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def quotas(rng: random.Random, machine: Topology) -> Load | None:
-    """A group whose quota is less than its hogs want, alone or beside other tasks."""
+    """A group whose quota is less than its tasks want, alone or beside other tasks."""
     allowed = everywhere(machine)
     count = rng.randint(1, len(allowed))
     quota = max(10, 100 * count * rng.choice((20, 50, 80)) // 100)
@@ -56,6 +56,28 @@ def quotas(rng: random.Random, machine: Topology) -> Load | None:
         parts.append(Part("sleeper", 2, allowed, run_us=2000, sleep_us=2000, group="a"))
     changes = (LoadChange(400, group="a", quota_ms=quota * 2),) if rng.random() < 0.3 else ()
     return Load(1600, tuple(parts), groups=(Cgroup("a", quota_ms=quota),), changes=changes)
+
+
+def tight_quotas(rng: random.Random, machine: Topology) -> Load | None:
+    """A quota of few slices for tasks on many CPUs, of two groups within one that has a quota too.
+
+    Tasks that sleep often give back what they did not use.
+    """
+    allowed = everywhere(machine)
+    quota = rng.choice((4, 10, 25, 60))
+    run, sleep = rng.choice(((300, 100), (1000, 200), (2000, 3000)))
+    count = rng.randint(1, 2 * len(allowed))
+    some = Part("sleeper", count, allowed, run_us=run, sleep_us=sleep, group="b")
+    parts = [some if rng.random() < 0.6 else replace(some, kind="hog")]
+    groups = [Cgroup("a", quota_ms=quota), Cgroup("b", parent="a", quota_ms=quota // 2)]
+    if rng.random() < 0.5:
+        groups.append(Cgroup("c", parent="a", idle=rng.random() < 0.3))
+        parts.append(Part("hog", rng.randint(1, len(allowed)), allowed, group="c"))
+    else:
+        groups = [Cgroup("b", quota_ms=quota)]
+    if rng.random() < 0.4:
+        parts.append(Part("sleeper", 1, allowed, run_us=500, sleep_us=1500))
+    return Load(1600, tuple(parts), groups=tuple(groups))
 
 
 def cpusets(rng: random.Random, machine: Topology) -> Load | None:
@@ -108,7 +130,8 @@ def grouped(rng: random.Random, load: Load) -> Load:
 FAMILIES: Mapping[Family, float] = {
     weighted_groups: 1.0,
     nested_groups: 0.6,
-    quotas: 0.9,
+    quotas: 0.7,
+    tight_quotas: 0.7,
     cpusets: 0.8,
     leaving_cpuset: 0.4,
 }

@@ -228,6 +228,22 @@ def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
     return Load(3000, parts * 2)
 
 
+def exchanged_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Two crowds whose memory lies where the other one starts: all want to move at once."""
+    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    if len(holders) < 2:
+        return None
+    home, far = rng.sample(holders, 2)
+    threads = rng.random() < 0.3
+    allowed = tuple(sorted({*home.cpus, *far.cpus})) if rng.random() < 0.3 else everywhere(machine)
+    parts = tuple(
+        Part("memory", rng.randint(1, len(node.cpus) + 1), allowed, node.cpus, mib=2,
+             node=other.id, threads=threads)
+        for node, other in ((home, far), (far, home))
+    )  # fmt: skip
+    return Load(2500, parts)
+
+
 def local_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Threads that share memory of the node to which they are bound: there is nothing to improve.
 
@@ -334,6 +350,7 @@ FAMILIES: dict[Family, float] = {
     forkers: 1.2,
     memory: 1.2,
     shared_memory: 0.6,
+    exchanged_memory: 0.8,
     local_memory: 0.6,
     bound_memory: 1.0,
     resting_memory: 0.6,

@@ -52,7 +52,7 @@ def real_time_hogs(rng: random.Random, machine: Topology) -> Load | None:
     policy: Policy = rng.choice(("fifo", "rr", "rr"))
     count = len(taken) if policy == "fifo" else len(taken) * rng.choice((1, 2))
     parts = (
-        Part("hog", count, taken, policy=policy, priority=10),
+        Part("hog", count, taken, policy=policy, priority=10, yields=rng.random() < 0.25),
         Part("hog", rng.randint(1, len(allowed)), allowed),
         Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
     )
@@ -72,6 +72,39 @@ def deadlines(rng: random.Random, machine: Topology) -> Load | None:
             Part("sleeper", 1, allowed, policy="fifo", priority=40, run_us=1000, sleep_us=3000)
         )
     return Load(1500, tuple(parts))
+
+
+_SERVERS = ((2000, 8000), (3000, 12_000), (5000, 30_000), (12_000, 40_000))
+_ADMITTED = 0.75  # of the CPUs: less than what is admitted beside the fair servers
+
+
+def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
+    """More deadline tasks than CPUs, of several periods: the earliest deadlines go first.
+
+    In mode icount, CPUs that are busy together are slower by their number.
+    """
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    servers = rng.sample(_SERVERS, 2)
+    share = _ADMITTED * len(allowed) / len(servers)
+    parts = []
+    for place, (runtime, period) in enumerate(servers):
+        count = min(24, int(share * period / runtime))
+        part = Part(
+            "sleeper",
+            max(1, count),
+            allowed,
+            policy="deadline",
+            runtime_us=runtime,
+            period_us=period,
+            run_us=runtime // (2 * len(allowed)),
+            sleep_us=period,
+        )
+        parts.append(replace(part, kind="hog") if place and rng.random() < 0.5 else part)
+    if rng.random() < 0.6:
+        parts.append(Part("hog", rng.randint(1, len(allowed)), allowed))
+    return Load(1200, tuple(parts))
 
 
 def below_all(rng: random.Random, machine: Topology) -> Load | None:
@@ -168,14 +201,20 @@ def executors(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def lenders(rng: random.Random, machine: Topology) -> Load | None:
-    """A lock whose holder inherits the priority of its waiters, beside tasks in between."""
+    """A lock whose holder inherits the priority of its waiters, beside tasks in between.
+
+    Some of the waiters have deadlines.
+    """
     allowed = everywhere(machine)
     cpus = rng.choice((some_cpus(rng, allowed, 1), allowed))
     between = Part(
         "sleeper", len(cpus), cpus, policy="fifo", priority=20, run_us=8000, sleep_us=4000
     )
+    first = Part("locker", 1, cpus, policy="fifo", priority=50, run_us=300, sleep_us=3000)
+    if len(cpus) == len(allowed) and rng.random() < 0.5:
+        first = replace(first, policy="deadline", priority=0, runtime_us=5000, period_us=10_000)
     parts = (
-        Part("locker", 1, cpus, policy="fifo", priority=50, run_us=300, sleep_us=3000),
+        first,
         Part(
             "locker", rng.choice((1, 2)), cpus, nice=rng.choice((0, 10)), run_us=2000, sleep_us=1000
         ),
@@ -199,6 +238,30 @@ def changing(rng: random.Random, machine: Topology) -> Load | None:
         :1
     ]
     return Load(1500, parts, changes=tuple(timed))
+
+
+def reranked(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks whose policy and priority change while they run or sleep, on CPUs that all share."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    run = rng.choice((1000, 4000))
+    few = rng.choice((allowed, some_cpus(rng, allowed, rng.randint(1, len(allowed)))))
+    ranks: list[tuple[Policy, int]] = [
+        ("fifo", rng.choice((5, 40, 70))), ("rr", rng.choice((20, 60))), ("fair", 0)
+    ]  # fmt: skip
+    rng.shuffle(ranks)
+    parts = [
+        Part("sleeper", len(few), few, policy=policy, priority=priority, run_us=run, sleep_us=run)
+        for policy, priority in ranks
+    ]
+    parts.append(Part("hog", len(allowed), allowed))
+    times = sorted(rng.sample(range(200, 1200, 100), 3))
+    changes = []
+    for at, part in zip(times, rng.choices((0, 1, 2), k=3), strict=True):
+        policy, priority = rng.choice((*ranks, ("fifo", 80), ("rr", 2), ("batch", 0)))
+        changes.append(LoadChange(at, part=part, policy=policy, priority=priority))
+    return Load(1500, tuple(parts), changes=tuple(changes))
 
 
 def _new_mask(rng: random.Random, part: int, allowed: Cpus) -> LoadChange:
@@ -229,7 +292,8 @@ FAMILIES: Mapping[Family, float] = {
     ranked: 1.0,
     ranked_apart: 0.8,
     real_time_hogs: 0.6,
-    deadlines: 0.8,
+    deadlines: 0.6,
+    competing_deadlines: 0.8,
     below_all: 0.8,
     batches: 0.6,
     yielders: 0.3,
@@ -238,4 +302,5 @@ FAMILIES: Mapping[Family, float] = {
     executors: 0.7,
     lenders: 0.5,
     changing: 1.0,
+    reranked: 0.8,
 }

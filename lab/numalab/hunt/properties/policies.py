@@ -8,11 +8,13 @@ import polars as pl
 from numalab.hunt.load import Load, Part
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.intervals import covered, joined, longest, met
+from numalab.recording.intervals import between, covered, joined, longest, met
 
 # Of the three policies that go before fair tasks; stop and deadline go before fifo and rr.
 _DEADLINE, _FAIR = 100, 0
+_TURNS = 20  # for a percentile to mean something
 _STARVED = 0.9  # of the time of a load
+_USED = 0.75  # of the runtime: wake-ups and interrupts count, too
 _DUE_MS = 400  # the shortest time over which runtime in periods is added up
 
 
@@ -20,7 +22,8 @@ _DUE_MS = 400  # the shortest time over which runtime in periods is added up
 def priority(run: LoadRecording) -> Iterator[Observation]:
     """No real-time task waits while a CPU that it may use is idle or runs a lower priority.
 
-    The value is the longest such time in ms (`push_rt_task()`, `find_lowest_rq()`, 6.12).
+    The value is the longest such time in ms (`push_rt_task()`, `push_dl_task()`, 6.12). Deadline
+    tasks that may be throttled are left out.
     """
     load = run.load
     if load.hotplug or load.cpuset:
@@ -29,47 +32,61 @@ def priority(run: LoadRecording) -> Iterator[Observation]:
         cpu: rows for (cpu,), rows in run.load_spans.partition_by("cpu", as_dict=True).items()
     }
     for place, part in enumerate(load.parts):
-        if (
-            part.policy not in ("fifo", "rr")
-            or load.has_quota(part)
-            or _changes_policy(load, place)
-        ):
-            continue
-        lower = [
-            pid
-            for pid, task in run.load_tasks.items()
-            if _rank(load.parts[task.part]) < _rank(part) and not _changes_policy(load, task.part)
-        ]
-        worst, at = 0, 0
-        for crew in run.crews(place):
-            waited = joined(run.waits[pid] for pid in crew.pids)
-            for window, at_ms in run.phases():
-                inside = np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64)
+        worst, at, kind = 0, 0, ""
+        for window, at_ms in run.phases():
+            rank = _rank(load, place, at_ms)
+            throttled = rank == _DEADLINE and not _is_never_throttled(part, run)
+            if rank == _FAIR or throttled or load.has_quota(part):
+                continue
+            kind = kind or _kind(part, rank)
+            lower = [
+                pid for pid, task in run.load_tasks.items() if _rank(load, task.part, at_ms) < rank
+            ]
+            inside = np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64)
+            for crew in run.crews(place):
+                waited = met(joined(run.waits[pid] for pid in crew.pids), inside)
                 for cpu in load.masks(place, at_ms, wakees=crew.wakees):
                     below = [run.idle[cpu]] if cpu in run.idle else []
                     if cpu in spans_of:
                         below.append(covered(spans_of[cpu].filter(pl.col("pid").is_in(lower))))
-                    length, start = longest(met(met(waited, joined(below)), inside))
+                    length, start = longest(met(waited, joined(below)))
                     if length > worst:
-                        worst, at = length, start
+                        worst, at, kind = length, start, _kind(part, rank)
+        if not kind:
+            continue
         yield Observation(
             worst / MS,
-            f"a {part.kind} of {part.policy} priority {part.priority} waited {worst / MS:.1f} ms,"
-            f" from {(at - run.window.start_ns) / MS:.1f} ms after the begin, while a CPU that it"
-            " may use was idle or ran a lower priority"
+            f"a {kind} waited {worst / MS:.1f} ms, from {(at - run.window.start_ns) / MS:.1f} ms"
+            " after the begin, while a CPU that it may use was idle or ran a lower priority"
             if worst
-            else f"no {part.kind} of {part.policy} priority {part.priority} waited for a lower one",
+            else f"no {kind} waited for a lower one",
         )
 
 
-def _rank(part: Part) -> int:
-    if part.policy == "deadline":
+def _kind(part: Part, rank: int) -> str:
+    return f"deadline {part.kind}" if rank == _DEADLINE else f"{part.kind} of priority {rank}"
+
+
+def _is_never_throttled(part: Part, run: LoadRecording) -> bool:
+    """Whether a deadline task sleeps for a period before it has used its runtime.
+
+    In mode icount, CPUs that are busy together are slower by their number.
+    """
+    sleeps = part.kind == "sleeper" and part.policy == "deadline"
+    used = part.run_us * run.topology.cpu_count
+    return sleeps and used <= _USED * part.runtime_us and part.sleep_us >= part.period_us
+
+
+def _rank(load: Load, place: int, at_ms: float = 0) -> int:
+    """Return the rank of the tasks of a part at a time: a larger one goes first."""
+    part = load.parts[place]
+    policy, priority = part.policy, part.priority
+    for change in load.changes:
+        if change.part == place and change.policy and change.at_ms <= at_ms:
+            policy, priority = change.policy, change.priority
+    if policy == "deadline":
         return _DEADLINE
-    return part.priority if part.policy in ("fifo", "rr") else _FAIR
-
-
-def _changes_policy(load: Load, place: int) -> bool:
-    return any(change.part == place and (change.policy or change.stop) for change in load.changes)
+    return priority if policy in ("fifo", "rr") else _FAIR
 
 
 @register_property("deadline", most=2.0, suspect=1.1, any_load=True)
@@ -93,6 +110,36 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
             f"of {len(got)} deadline tasks with {part.runtime_us} us in each {part.period_us} us"
             f" one ran for {min(got, default=0) / MS:.0f} ms, one for"
             f" {max(got, default=0) / MS:.0f} ms, where {due / MS:.0f} ms were due",
+        )  # fmt: skip
+
+
+@register_property("tardiness", most=10.0, suspect=0.1, any_load=True)
+def tardiness(run: LoadRecording) -> Iterator[Observation]:
+    """A deadline task that is never throttled ends each turn within about a period.
+
+    The value is the 95th percentile of its turns, over the period. With the earliest deadlines
+    first on several CPUs a turn may end later by a bounded time (Devi and Anderson, "Tardiness
+    bounds under global EDF scheduling on a multiprocessor", Real-Time Systems 38, 2008).
+    """
+    load, window = run.load, run.judged
+    if load.hotplug or load.cpuset:
+        return
+    for place, part in enumerate(load.parts):
+        if not _is_never_throttled(part, run) or _rank(load, place, load.ms) != _DEADLINE:
+            continue
+        mine = [pid for pid, task in run.load_tasks.items() if task.part == place]
+        spans = [between(run.runnable[pid], window.start_ns, window.end_ns) for pid in mine]
+        turns = np.sort(
+            np.concatenate([np.empty(0, np.int64), *(end - start for start, end in spans)])
+        )
+        if len(turns) < _TURNS:
+            continue
+        late = float(turns[int(0.95 * (len(turns) - 1))]) / (part.period_us * 1000)
+        yield Observation(
+            late,
+            f"one in twenty turns of deadline tasks that run for {part.run_us} us took"
+            f" {late * part.period_us / 1000:.1f} ms or longer; their period is"
+            f" {part.period_us / 1000:g} ms",
         )  # fmt: skip
 
 
@@ -127,7 +174,7 @@ def lock_wait(run: LoadRecording) -> Iterator[Observation]:
     is about the time for which one locker holds it (`rt_mutex_adjust_prio_chain()`, 6.12).
     """
     parts = run.load.parts
-    lockers = {place: _rank(part) for place, part in enumerate(parts) if part.kind == "locker"}
+    lockers = {n: _rank(run.load, n) for n, part in enumerate(parts) if part.kind == "locker"}
     if len(lockers) < 2 or run.load.hotplug:
         return
     first = max(lockers.values())
