@@ -49,11 +49,11 @@ class Question:
     fires: bool
 
     def p_of(self, shift: float) -> float:
-        """The two-sided p value of a shift; scipy draws every split."""
+        """The two-sided p value of a shift; scipy draws every split, up to 10 and 10 runs."""
         moved = [value - shift for value in self.after]
         if min(len(moved), len(self.before)) < 2:  # scipy refuses one run a side
             return 1.0
-        many = {"n_resamples": 10**6, "alternative": "greater", "vectorized": True}
+        many = {"n_resamples": 200_000, "batch": 20_000, "alternative": "greater"}
         return float(stats.permutation_test((self.before, moved), distance, **many).pvalue)
 
     @cached_property
