@@ -37,8 +37,8 @@ _IN_MEMORY = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8, _TEXT_TYPE: 16}
 _IN_DICTIONARY = {1: 4, 2: 8, 4: 4, 5: 8, _TEXT_TYPE: 4}
 _CODECS = (0, 6, 7)  # none, zstd, LZ4_RAW
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
-_PLAIN, _DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
-_DATA_ENCODINGS = (_PLAIN, _DICTIONARY, _RLE, _RLE_DICTIONARY)
+_PLAIN, _DICTIONARY, _RLE, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT = 0, 2, 3, 8, 9
+_DATA_ENCODINGS = (_PLAIN, _DICTIONARY, _RLE, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT)
 
 _Spec = Mapping[int, Any]  # by field: None for a number or bytes, else the fields of a struct
 _ELEMENT: _Spec = {1: None, 3: None, 4: None, 5: None}

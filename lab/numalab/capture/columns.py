@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from numalab.capture.ring_buffer import Ints, Words
+from numalab.capture.texts import Bytes, KnownTexts, Texts
 
 Kind = Literal["int", "bool", "text", "located text", "open text", "bytes"]
 # int: a number; text: char[N]; located text: __data_loc char[] (a 32-bit offset and length);
@@ -24,6 +25,8 @@ _FIELD = re.compile(
     r"^\tfield:(?P<decl>[^;]+);\toffset:(?P<offset>\d+);\tsize:(?P<size>\d+);"
     r"(?:\tsigned:(?P<signed>\d);)?"
 )
+_NAME = re.compile(r"^name: (\S+)$", re.MULTILINE)
+_NUMBER = re.compile(r"^ID: (\d{1,9})$", re.MULTILINE)
 _DECLARATION = re.compile(r"^(?P<type>.*?)\s*(?P<name>\w+)(?P<array>\[[^\]]*\])?$")
 
 
@@ -53,15 +56,36 @@ class EventFormat:
         return max((field.offset + field.size for field in self.fields), default=8)
 
 
-def parse_event_format(text: str, system: str) -> EventFormat:
-    """Parse a format text. Raises ValueError for a text without name or number."""
-    name = re.search(r"^name: (\S+)$", text, re.MULTILINE)
-    number = re.search(r"^ID: (\d{1,9})$", text, re.MULTILINE)
+@dataclass(frozen=True)
+class FormatText:
+    """A format text of which only the number is known yet: a kernel has hundreds of events."""
+
+    text: str
+    system: str
+
+    @property
+    def number(self) -> int:
+        """The number of the event. Raises ValueError for a text without name or number."""
+        return _heads(self.text)[1]
+
+    def parsed(self) -> EventFormat:
+        """Parse the text."""
+        return parse_event_format(self.text, self.system)
+
+
+def _heads(text: str) -> tuple[str, int]:
+    name, number = _NAME.search(text), _NUMBER.search(text)
     if name is None or number is None:
         raise ValueError(f"not an event format: {text[:60]!r}")
+    return name[1], int(number[1])
+
+
+def parse_event_format(text: str, system: str) -> EventFormat:
+    """Parse a format text. Raises ValueError for a text without name or number."""
+    name, number = _heads(text)
     fields = filter(None, map(_field, text.partition("print fmt:")[0].splitlines()))
     own = tuple(field for field in fields if not field.name.startswith("common_"))
-    return EventFormat(int(number[1]), system, name[1], own)
+    return EventFormat(number, system, name, own)
 
 
 def _field(line: str) -> Field | None:
@@ -115,16 +139,7 @@ _INTEGERS: dict[tuple[int, bool], pl.DataType] = {
 _DTYPES = {
     kind: np.dtype(f"{'i' if signed else 'u'}{size}") for (size, signed), kind in _INTEGERS.items()
 } | {pl.Boolean(): np.dtype(np.bool_)}
-_Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.generic]
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Repeated texts: the different texts (or null), and for each record its index in them."""
-
-    different: pl.Series
-    which: Ints
 
 
 @dataclass(frozen=True)
@@ -141,13 +156,13 @@ class Chunk:
         """Return the records at `rows`."""
         return Chunk(self.words, self.at[rows], self.length[rows])
 
-    def first_bytes(self, size: int) -> _Bytes:
+    def first_bytes(self, size: int) -> Bytes:
         """Return a row with the first `size` bytes of each record; all must be that long."""
         words = -(-size // 4)
         starts = max(len(self.words) - words + 1, 0)
         # A view in which a record can begin at every word: one copy then fetches a whole record.
         everywhere = np.ndarray(starts, f"V{words * 4}", self.words, strides=(4,))
-        rows: _Bytes = everywhere[self.at].view(np.uint8).reshape(len(self.at), words * 4)
+        rows: Bytes = everywhere[self.at].view(np.uint8).reshape(len(self.at), words * 4)
         return rows
 
 
@@ -200,17 +215,19 @@ def _common_type(types: Sequence[pl.DataType]) -> pl.DataType:
     return {8: pl.Int8(), 16: pl.Int16(), 32: pl.Int32()}.get(widest, pl.Int64())
 
 
-def read_fields(chunk: Chunk, event: EventFormat) -> Iterator[tuple[str, Numbers | Texts]]:
+def read_fields(
+    chunk: Chunk, event: EventFormat, texts: KnownTexts
+) -> Iterator[tuple[str, Numbers | Texts]]:
     """Yield the column of each field of an event, and its values.
 
     Each record has at least `least_bytes` of the event.
     """
     first = chunk.first_bytes(event.least_bytes)
     for field in event.fields:
-        yield column_name(field.name), _read_field(chunk, first, field)
+        yield column_name(field.name), _read_field(chunk, first, field, texts)
 
 
-def _read_field(chunk: Chunk, first: _Bytes, field: Field) -> Numbers | Texts:
+def _read_field(chunk: Chunk, first: Bytes, field: Field, texts: KnownTexts) -> Numbers | Texts:
     raw = first[:, field.offset : field.offset + field.size]
     match field.kind:
         case "int":
@@ -220,13 +237,13 @@ def _read_field(chunk: Chunk, first: _Bytes, field: Field) -> Numbers | Texts:
             truths: Numbers = raw[:, 0] != 0
             return truths
         case "text":
-            return _texts(raw)
+            return texts.read(raw)
         case "located text":
             where = raw.view("<u4")[:, 0].astype(np.int64)
-            return _located_texts(chunk, where & 0xFFFF, where >> 16)
+            return _located_texts(chunk, where & 0xFFFF, where >> 16, texts)
         case "open text":
             start = np.full(len(chunk.at), field.offset, np.int64)
-            return _located_texts(chunk, start, chunk.length - field.offset)
+            return _located_texts(chunk, start, chunk.length - field.offset, texts)
     names = pl.Series([row.tobytes().hex() for row in raw], dtype=pl.String)
     return Texts(names, np.arange(len(names)))
 
@@ -236,7 +253,7 @@ def read_pids(chunk: Chunk) -> npt.NDArray[np.int32]:
     return chunk.words[chunk.at + 1].view(np.int32)
 
 
-def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> Texts:
+def _located_texts(chunk: Chunk, start: Ints, size: Ints, texts: KnownTexts) -> Texts:
     """Read texts whose place differs between records; a text outside its record is null."""
     sound = (size >= 0) & (start + size <= chunk.length)
     size = np.where(sound, np.minimum(size, MAX_TEXT), 0)
@@ -244,100 +261,91 @@ def _located_texts(chunk: Chunk, start: Ints, size: Ints) -> Texts:
     flat = chunk.words.view(np.uint8)
     where = (chunk.at * 4 + start)[:, None] + span
     inside = span < size[:, None]
-    texts = _texts(np.where(inside, flat[np.where(inside, where, 0)], np.uint8(0)))
-    different = pl.concat([texts.different, pl.Series([None], dtype=pl.String)])
-    return Texts(different, np.where(sound, texts.which, len(texts.different)))
+    read = texts.read(np.where(inside, flat[np.where(inside, where, 0)], np.uint8(0)))
+    different = pl.concat([read.different, pl.Series([None], dtype=pl.String)])
+    return Texts(different, np.where(sound, read.which, len(read.different)))
 
 
-def _texts(raw: _Bytes) -> Texts:
-    """Turn rows of bytes into texts that end at the first NUL.
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a column that hold a value: their rows, ascending (None: all), and the values.
 
-    Bytes that are not UTF-8 become `\\xNN`; nothing else changes, not even a newline. Each
-    different row is decoded once: a 64-bit hash of the words finds equal rows, and a comparison
-    confirms them.
+    No text among them is null.
     """
-    if not raw.size:
-        return Texts(pl.Series([""]), np.zeros(len(raw), np.int64))
-    padded = np.zeros((len(raw), -(-raw.shape[1] // 8) * 8), np.uint8)
-    padded[:, : raw.shape[1]] = raw
-    words = padded.view(np.uint64)
-    mixed = np.zeros(len(raw), np.uint64)
-    for column in range(words.shape[1]):
-        mixed = (mixed ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
-    different = np.sort(pl.Series(mixed).unique().to_numpy())
-    codes = np.searchsorted(different, mixed)
-    sample = np.empty(len(different), np.int64)
-    sample[codes] = np.arange(len(raw))
-    if not np.array_equal(words[sample[codes]], words):  # two rows with the same mix
-        _, sample, codes = np.unique(words, axis=0, return_index=True, return_inverse=True)
-    names = [_text(raw[row].tobytes()) for row in sample.tolist()]
-    return Texts(pl.Series(names, dtype=pl.String), codes.reshape(-1))
 
-
-def _text(raw: bytes) -> str:
-    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+    rows: Ints | None
+    values: Numbers | Texts
 
 
 def place(
     values: Mapping[str, list[tuple[Ints, Numbers | Texts]]],
     schema: Mapping[str, pl.DataType],
     rows: int,
-) -> dict[str, pl.Series]:
-    """Put the values of each column in their rows; other rows are null."""
-    kinds = set(schema.values())
-    nothing = {kind: pl.Series([None], dtype=kind).new_from_index(0, rows) for kind in kinds}
-    columns, masks = {}, dict[tuple[int, ...], pl.Series]()
-    for name, kind in schema.items():
-        parts = values.get(name, [])
-        if not parts:
-            columns[name] = nothing[kind]
-        elif kind == pl.String():
-            columns[name] = _placed_texts(parts, rows)
+) -> dict[str, Cells]:
+    """Put the values of each column in the order of their rows; the rows of each part ascend."""
+    cells: dict[str, Cells] = {}
+    joined = dict[tuple[int, ...], Ints]()
+    for name, parts in values.items():
+        some = [(at, part) for at, part in parts if len(at)]
+        if not some:
+            continue
+        # The columns of one event go to the same rows.
+        key = tuple(id(at) for at, _ in some)
+        if key not in joined:
+            joined[key] = _joined([at for at, _ in some], rows)
+        if schema[name] == pl.String():
+            cells[name] = _placed_texts(some, joined[key], rows)
         else:
-            # The columns of one event go to the same rows.
-            key = tuple(id(at) for at, _ in parts)
-            if key not in masks:
-                masks[key] = _present([at for at, _ in parts], rows)
-            placed, fits = _placed_numbers(parts, _DTYPES[kind], rows)
-            present = masks[key] if fits is None else masks[key] & pl.Series(fits)
-            columns[name] = pl.Series(placed).zip_with(present, nothing[kind])
-    return columns
+            cells[name] = _placed_numbers(some, joined[key], _DTYPES[schema[name]], rows)
+    return cells
 
 
-def _present(places: Sequence[Ints], rows: int) -> pl.Series:
+def _joined(places: Sequence[Ints], rows: int) -> Ints:
+    if len(places) == 1:
+        return places[0]
     present = np.zeros(rows, np.bool_)
     for at in places:
         present[at] = True
-    return pl.Series(present)
+    return np.flatnonzero(present)
 
 
 def _placed_numbers(
-    parts: Sequence[tuple[Ints, Numbers | Texts]], dtype: np.dtype[np.generic], rows: int
-) -> tuple[Numbers, npt.NDArray[np.bool_] | None]:
-    """Return numbers in their rows, and which rows hold a number that fits (None: all).
-
-    Only an unsigned number of 64 bits that shares a column with signed ones may not fit.
-    """
-    placed, fits = np.zeros(rows, dtype), None
-    for at, values in parts:
-        assert isinstance(values, np.ndarray)
-        placed[at] = values
-        if dtype == np.int64 and values.dtype == np.uint64:
-            fits = np.ones(rows, np.bool_) if fits is None else fits
+    parts: Sequence[tuple[Ints, Numbers | Texts]],
+    where: Ints,
+    dtype: np.dtype[np.generic],
+    rows: int,
+) -> Cells:
+    """Put numbers in order. An unsigned number of 64 bits may not fit among signed ones."""
+    numbers = [(at, values) for at, values in parts if isinstance(values, np.ndarray)]
+    placed = numbers[0][1].astype(dtype)
+    if len(numbers) > 1:
+        scattered = np.zeros(rows, dtype)
+        for at, values in numbers:
+            scattered[at] = values
+        placed = scattered[where]
+    if dtype != np.int64 or all(values.dtype != np.uint64 for _, values in numbers):
+        return Cells(where, placed)
+    fits = np.ones(rows, np.bool_)
+    for at, values in numbers:
+        if values.dtype == np.uint64:
             fits[at] = values <= np.uint64(np.iinfo(np.int64).max)
-    return placed, fits
+    return Cells(where[fits[where]], placed[fits[where]])
 
 
-def _placed_texts(parts: Sequence[tuple[Ints, Numbers | Texts]], rows: int) -> pl.Series:
-    which, different = np.zeros(rows, np.uint32), [pl.Series([None], dtype=pl.String)]
-    filled = 1
-    for at, values in parts:
-        texts = _as_texts(values) if isinstance(values, np.ndarray) else values
-        which[at] = texts.which + filled
-        different.append(texts.different)
-        filled += len(texts.different)
-    return pl.concat(different, rechunk=True).gather(pl.Series(which))
+def _placed_texts(parts: Sequence[tuple[Ints, Numbers | Texts]], where: Ints, rows: int) -> Cells:
+    texts = [(at, _as_texts(v) if isinstance(v, np.ndarray) else v) for at, v in parts]
+    which, different = texts[0][1].which, texts[0][1].different
+    if len(texts) > 1:
+        scattered, filled = np.zeros(rows, np.int64), 0
+        for at, part in texts:
+            scattered[at] = part.which + filled
+            filled += len(part.different)
+        which = scattered[where]
+        different = pl.concat([part.different for _, part in texts], rechunk=True)
+    if different.null_count():
+        present = different.is_not_null().to_numpy()[which]
+        where, which = where[present], which[present]
+    return Cells(where, Texts(different, which))
 
 
 def _as_texts(numbers: Numbers) -> Texts:

@@ -15,30 +15,32 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from numalab.capture import pages
 from numalab.capture.columns import (
     LOST_COLUMN,
     LOST_EVENT,
+    Cells,
     Chunk,
     EventFormat,
     Numbers,
-    Texts,
     place,
     read_fields,
     read_pids,
     schema_of,
 )
+from numalab.capture.event_table import EventTable
 from numalab.capture.pages import MAX_KINDS, PageChunk, PageSource
 from numalab.capture.ring_buffer import Ints, page_times
+from numalab.capture.texts import KnownTexts, Texts
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
-from numalab.files import replacing, utf8_path
+from numalab.files import replacing
 from numalab.topology.topology import Topology
 
 MAX_COLUMNS = 8192  # all events of a kernel have about half of it
 _HEADER_BYTES = 8  # struct trace_entry
+_PIECE_BYTES = 12 << 20  # of records: texts of four times this size fit in a page of the table
 
 
 @dataclass
@@ -80,12 +82,7 @@ def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Pat
         if columns > MAX_COLUMNS or not source.at_once(columns):
             raise UserError(f"its events have {columns} columns", file=trace_dat)
         with replacing(events_parquet) as temporary:
-            frames = register_io_source(
-                lambda *_: decoder.frames(), schema=decoder.schema, validate_schema=True
-            )
-            # Nothing asks for the statistics of row groups, and they take a tenth of the time; so
-            # does zstd, whose files are a third smaller.
-            frames.sink_parquet(utf8_path(temporary), statistics=False, compression="lz4")
+            decoder.write(temporary)
     decoder.result.problems = tuple(trace.problems)
     return decoder.result
 
@@ -108,7 +105,9 @@ class _Decoder:
         self.trace, self.pages = trace, pages
         self.result = Decoded(clock=trace.clock)
         met = np.flatnonzero(pages.kinds).tolist()
-        self.formats = tuple(trace.formats[number] for number in met if number in trace.formats)
+        self.formats = tuple(
+            trace.formats[number].parsed() for number in met if number in trace.formats
+        )
         self.schema = schema_of(self.formats)
         self.names = _names(self.formats)
         self.code = np.full(MAX_KINDS, -1, np.int64)
@@ -117,15 +116,20 @@ class _Decoder:
         self.nodes = _node_table(topology)
         comms = {**trace.comms, 0: "<idle>"}
         self.pids = np.array(sorted(comms), np.int64)
+        self.texts = KnownTexts()
         self.comms = pl.Series([*(comms[pid] for pid in sorted(comms)), None], dtype=pl.String)
 
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield the table piece by piece, counting in `result`."""
+    def write(self, path: Path) -> None:
+        """Write the table piece by piece, counting in `result`."""
         self.result = Decoded(clock=self.trace.clock)
-        for chunk in self.pages.chunks(len(self.schema)):
-            yield from self._frames(chunk)
+        with path.open("wb") as file:
+            table = EventTable(file, self.schema)
+            for chunk in self.pages.chunks(len(self.schema)):
+                for cells, rows in self._pieces(chunk):
+                    table.write(cells, rows)
+            table.close()
 
-    def _frames(self, chunk: PageChunk) -> Iterator[pl.DataFrame]:
+    def _pieces(self, chunk: PageChunk) -> Iterator[tuple[dict[str, Cells], int]]:
         """Yield the events of a chunk, in several pieces if they are too many for one.
 
         A damaged recording, whose pages do not follow each other in time, may have the late events
@@ -140,41 +144,51 @@ class _Decoder:
         gap = np.flatnonzero((records.missed != 0) & (at_page >= chunk.since) & (at_page < until))
         now = np.flatnonzero((records.time >= chunk.since) & (records.time < chunk.until))
         most = max(1, pages.MOST_CELLS // len(self.schema))
-        if len(now) <= most:
-            yield self._frame(chunk, gap, now)
+        size = np.cumsum(records.bytes[now])
+        if len(now) <= most and (not len(now) or size[-1] <= _PIECE_BYTES):
+            yield self._piece(chunk, gap, now)
             return
         now = now[np.lexsort((chunk.cpu[records.page[now]], records.time[now]))]
-        for start in range(0, len(now), most):
-            end = start + most
+        size = np.cumsum(records.bytes[now])
+        start = 0
+        while start < len(now):
+            full = size[start] - records.bytes[now[start]] + _PIECE_BYTES
+            end = start + min(most, max(1, int(np.searchsorted(size[start:], full, "right"))))
             until = records.time[now[end]] if end < len(now) else chunk.until
             due = at_page[gap] < until
-            yield self._frame(chunk, gap[due], now[start:end])
+            yield self._piece(chunk, gap[due], now[start:end])
             gap = gap[~due]
+            start = end
 
-    def _frame(self, chunk: PageChunk, gap: Ints, now: Ints) -> pl.DataFrame:
-        """Make the table of the records at `now`, and of what was lost before the pages `gap`."""
+    def _piece(self, chunk: PageChunk, gap: Ints, now: Ints) -> tuple[dict[str, Cells], int]:
+        """Return the cells and the number of rows of the records at `now`, and of what was lost
+        before the pages `gap`."""
         records, result = chunk.records, self.result
         at_page = page_times(chunk.words, self.trace.latest)
         body = Chunk(chunk.words.reshape(-1), records.word[now], records.bytes[now])
         code = self._codes(body)
         fit = code >= 0
-        result.unreadable += int(np.count_nonzero(~fit))
-        now, code, body = now[fit], code[fit], body.select(np.flatnonzero(fit))
+        if not fit.all():
+            result.unreadable += int(np.count_nonzero(~fit))
+            now, code, body = now[fit], code[fit], body.select(np.flatnonzero(fit))
         # The rows for lost events come first, so that at the same time they stay before the event.
         time = np.concatenate([at_page[gap], records.time[now]])
         cpu = np.concatenate([chunk.cpu[gap], chunk.cpu[records.page[now]]])
-        missed = records.missed[gap]
         order = np.lexsort((cpu, time)) if len(gap) else np.argsort(time, kind="stable")
-        place_of = np.empty(len(order), np.int64)
-        place_of[order] = np.arange(len(order))
-        values = self._values(body, code, place_of[len(gap) :], missed, place_of[: len(gap)])
-        self._count(time[order], code, missed)
-        columns = place(values, self.schema, len(order))
-        columns["time_ns"] = pl.Series(self._nanoseconds(time[order]))
-        columns["cpu"] = pl.Series(cpu[order].astype(np.int16))
-        node = self.nodes[cpu[order]]
-        columns["node"] = pl.Series(node).set(pl.Series(node < 0), None)
-        return pl.DataFrame(columns)
+        time, cpu, is_gap = time[order], cpu[order], order < len(gap)
+        rows, gap_rows = np.flatnonzero(~is_gap), np.flatnonzero(is_gap)
+        missed = records.missed[gap][order[gap_rows]]
+        by_time = order[rows] - len(gap)
+        code, body = code[by_time], body.select(by_time)
+        self._count(time, code, missed)
+        node = self.nodes[cpu]
+        on_node = np.flatnonzero(node >= 0)
+        cells = place(self._values(body, code, rows, missed, gap_rows), self.schema, len(order))
+        cells["time_ns"] = Cells(None, self._nanoseconds(time))
+        cells["cpu"] = Cells(None, cpu.astype(np.int16))
+        if len(on_node):
+            cells["node"] = Cells(on_node, node[on_node])
+        return cells, len(order)
 
     def _codes(self, body: Chunk) -> Ints:
         """Return the index in `formats` of each record, -1 for a record that fits none."""
@@ -209,7 +223,7 @@ class _Decoder:
             name = self.names[number]
             self.result.counts[name] = self.result.counts.get(name, 0) + len(mine)
             places = rows[mine]
-            for column, read in read_fields(body.select(mine), event):
+            for column, read in read_fields(body.select(mine), event, self.texts):
                 values.setdefault(column, []).append((places, read))
         return values
 

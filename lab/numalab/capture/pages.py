@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numalab.capture.ring_buffer import Ints, Records, Words, find_records, page_times
 from numalab.capture.trace_file import CpuData, Cursor, Damaged, TraceFile, unpack
 
-CHUNK_BYTES = 4 << 20  # fits the caches, so that a table is put together in fast memory
+CHUNK_BYTES = 8 << 20  # about the caches, so that a table is put together in fast memory
 MAX_KINDS = 1 << 16  # of event formats: the type of a record has 16 bits
 MAX_UNPACKED_BYTES = 16 << 30
 MOST_CELLS = 1 << 26  # of a piece of the table, 512 MiB of numbers

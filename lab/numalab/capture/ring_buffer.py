@@ -19,6 +19,9 @@ Words = npt.NDArray[np.uint32]
 
 _PADDING, _TIME_EXTEND, _TIME_STAMP = 29, 30, 31
 _TIME_BITS = 27
+_MOST_HIGH = 1 << 20  # of a time extend: a page of such times stays far below 64 bits
+# Words from a header to the next one; 0: see _after_special().
+_WORDS_OF_KIND = np.array([0, *range(2, _PADDING + 1), 0, 2, 0], np.int64)
 _MISSED_EVENTS, _MISSED_STORED = 1 << 31, 1 << 30
 _USED_BYTES = (1 << 27) - 1
 LATEST = (1 << 63) - 1  # later than any time of a record
@@ -73,7 +76,7 @@ def find_records(pages: Words, layout: PageLayout, latest: int = LATEST) -> Reco
     there and marked unsound. Each step advances by a word or more, so the size of a page bounds
     the work.
     """
-    count, page_words = pages.shape
+    page_words = pages.shape[1]
     first = layout.data_offset // 4
     used = pages[:, 2].astype(np.int64)
     size = used & _USED_BYTES
@@ -82,21 +85,113 @@ def find_records(pages: Words, layout: PageLayout, latest: int = LATEST) -> Reco
     time = page_times(pages, latest)
     unsound |= time == latest
     end = np.where(time == latest, first, first + size // 4)
-    walk = _Walk(pages, first, end, time, unsound, latest=latest)
-    steps = list(walk.steps(page_words))
-    pages_met = np.concatenate([step[0] for step in steps]) if steps else np.empty(0, np.int64)
-    counts = np.bincount(pages_met, minlength=count)
+    simple, plain = _find_simple(pages, first, end, time, latest)
+    odd = np.flatnonzero(~plain)
+    if len(odd):
+        walk = _Walk(pages[odd], first, end[odd], time[odd], unsound[odd], latest=latest)
+        steps = list(walk.steps(page_words))
+        unsound[odd] = walk.unsound
+        # Steps have the k-th record of each page; the walk's pages are counted among the odd.
+        page = np.concatenate([odd[step[0]] for step in steps] or [np.empty(0, np.int64)])
+        rest = (np.concatenate([step[k] for step in steps] or [page]) for k in (1, 2, 3))
+        both = [np.concatenate(pair) for pair in zip(simple, (page, *rest), strict=True)]
+        order = np.argsort(both[0], kind="stable")
+        simple = (both[0][order], both[1][order], both[2][order], both[3][order])
+    page, times, where, extent = simple
+    missed = _missed(pages, used, first, size)
+    return Records(times, page, page * page_words + where, extent, missed, unsound)
+
+
+_Found = tuple[Ints, Ints, Ints, Ints]  # of each record: page, time, first word, length in bytes
+
+
+def _find_simple(
+    pages: Words, first: int, end: Ints, time: Ints, latest: int
+) -> tuple[_Found, npt.NDArray[np.bool_]]:
+    """Find the records of the pages in which nothing is odd; return them and which pages these are.
+
+    Odd are absolute times and all damage. The walk only adds up lengths;
+    the times follow from all headers at once.
+    """
+    count, page_words = pages.shape
+    flat = pages.reshape(-1)
+    plain = np.ones(count, np.bool_)
+    base = np.arange(count, dtype=np.int64) * page_words
+    stop = base + end
+    at = base + first
+    live = np.flatnonzero(at < stop)
+    here, until = at[live], stop[live]
+    steps: list[tuple[Ints, Ints]] = []
+    while live.size:
+        words = _WORDS_OF_KIND[flat[here] & 31]
+        after = here + words
+        special = np.flatnonzero(words == 0)
+        if special.size:
+            after[special] = _after_special(flat, here[special], until[special])
+        steps.append((live, here))
+        going = after < until
+        if not going.all():
+            plain[live[after > until]] = False
+            live, after, until = live[going], after[going], until[going]
+        here = after
+    heads = np.zeros(count, np.int64)
+    for met, _ in steps:
+        heads[met] += 1
     start = np.zeros(count + 1, np.int64)
-    start[1:] = np.cumsum(counts)
-    total = int(start[-1])
-    time, page, word, length = (np.empty(total, np.int64) for _ in range(4))
-    filled = start[:-1].copy()
-    for at, when, where, extent in steps:
-        slot = filled[at]
-        filled[at] += 1
-        time[slot], page[slot], length[slot] = when, at, extent
-        word[slot] = at * page_words + where
-    return Records(time, page, word, length, _missed(pages, used, first, size), walk.unsound)
+    start[1:] = np.cumsum(heads)
+    word = np.empty(int(start[-1]), np.int64)
+    for number, (met, where) in enumerate(steps):
+        word[start[met] + number] = where
+    return _timed(pages, _Headers(word, heads), time, plain, latest=latest)
+
+
+@dataclass(frozen=True)
+class _Headers:
+    """Headers by page: the word of each in all pages, and how many each page has."""
+
+    word: Ints
+    counts: Ints
+
+
+def _after_special(flat: Words, here: Ints, until: Ints) -> Ints:
+    """Return the word after headers that are not of a fixed length; beyond the page if odd."""
+    head, after = flat[here], flat[np.minimum(here + 1, flat.size - 1)].astype(np.int64)
+    kind = head & 31
+    length = np.where(kind == 0, (after - 4 + 3) & ~3, after & ~3)
+    next_at = here + np.where(kind == 0, 2, 1) + length // 4
+    odd = (kind == _TIME_STAMP) | (length < 0)
+    # Padding with a time is a discarded record; without one it is the end of the page.
+    return np.where(odd, until + 1, np.where(head == _PADDING, until, next_at))
+
+
+def _timed(
+    pages: Words, headers: _Headers, time: Ints, plain: npt.NDArray[np.bool_], *, latest: int
+) -> tuple[_Found, npt.NDArray[np.bool_]]:
+    """Add up the times from headers; return the data records of pages that stay plain."""
+    flat, page_words = pages.reshape(-1), pages.shape[1]
+    word, counts = headers.word, headers.counts
+    head = flat[word]
+    kind, delta = head & 31, (head >> 5).astype(np.int64)
+    page = np.repeat(np.arange(len(counts)), counts)
+    extends = np.flatnonzero(kind == _TIME_EXTEND)
+    high = flat[np.minimum(word[extends] + 1, flat.size - 1)].astype(np.int64)
+    plain[page[extends[high >= _MOST_HIGH]]] = False  # the sum could overflow unseen
+    delta[extends] |= high << _TIME_BITS
+    total = np.zeros(len(delta) + 1, np.int64)
+    np.cumsum(delta, out=total[1:])
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    now = total[1:] + np.repeat(time - total[bounds[:-1]], counts)
+    plain[page[~_in_range(now, latest)]] = False
+    data = (kind < _PADDING) & plain[page]
+    where, kind = word[data], kind[data]
+    long = np.flatnonzero(kind == 0)
+    extent = kind.astype(np.int64) * 4
+    extent[long] = (flat[where[long] + 1].astype(np.int64) - 4 + 3) & ~3
+    body = where + 1
+    body[long] += 1
+    page = page[data]
+    return (page, now[data], body - page * page_words, extent), plain
 
 
 class _Walk:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import zstandard
 
-from numalab.capture.columns import EventFormat, parse_event_format
+from numalab.capture.columns import FormatText
 from numalab.capture.ring_buffer import LATEST, PageLayout
 from numalab.errors import UserError
 
@@ -60,7 +60,7 @@ class TraceFile:
     version: int
     layout: PageLayout
     compression: str = "none"
-    formats: dict[int, EventFormat] = field(default_factory=dict)
+    formats: dict[int, FormatText] = field(default_factory=dict)
     comms: dict[int, str] = field(default_factory=dict)
     cpus: list[CpuData] = field(default_factory=list)
     read_events: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -352,13 +352,12 @@ def _system_formats(trace: TraceFile, cursor: Cursor) -> None:
 
 
 def _add_format(trace: TraceFile, blob: memoryview, system: str) -> None:
+    text = FormatText(bytes(blob).decode("utf-8", "replace"), system)
     try:
-        parsed = parse_event_format(bytes(blob).decode("utf-8", "replace"), system)
+        trace.formats[text.number] = text
     except ValueError as error:
         if len(trace.problems) < _MAX_PROBLEMS:
             trace.problems.append(str(error))
-    else:
-        trace.formats[parsed.id] = parsed
 
 
 def _comms(trace: TraceFile, cursor: Cursor) -> None:

@@ -9,12 +9,12 @@ import pytest
 from numalab.capture.columns import (
     EventFormat,
     Field,
-    Texts,
     column_name,
     parse_event_format,
     place,
     schema_of,
 )
+from numalab.capture.texts import Texts
 from numalab.capture.trace_file import Damaged, unpack
 
 TEXT = """\
@@ -98,14 +98,18 @@ def test_packed_blocks_are_unpacked_and_bombs_refused() -> None:
 
 
 def test_values_of_several_events_share_a_column_and_what_does_not_fit_is_null() -> None:
-    first, second = np.array([2, 0]), np.array([3])
-    big, small = np.array([1 << 63, 7], np.uint64), np.array([-1], np.int32)
-    texts = Texts(pl.Series(["a", None]), np.array([1, 0]))
+    first, second = np.array([0, 2]), np.array([3])
+    big, small = np.array([7, 1 << 63], np.uint64), np.array([-1], np.int32)
+    texts = Texts(pl.Series(["a", None]), np.array([0, 1]))
     placed = place(
         {"number": [(first, big), (second, small)], "text": [(first, texts), (second, small)]},
         {"number": pl.Int64(), "text": pl.String(), "none": pl.Int8()},
         4,
     )
-    assert placed["number"].to_list() == [7, None, None, -1]
-    assert placed["text"].to_list() == ["a", None, None, "-1"]
-    assert placed["none"].to_list() == [None] * 4
+    assert set(placed) == {"number", "text"}
+    number, text = placed["number"], placed["text"]
+    assert number.rows is not None and number.rows.tolist() == [0, 3]
+    assert isinstance(number.values, np.ndarray) and number.values.tolist() == [7, -1]
+    assert text.rows is not None and text.rows.tolist() == [0, 3]
+    assert isinstance(text.values, Texts)
+    assert text.values.different.gather(text.values.which).to_list() == ["a", "-1"]

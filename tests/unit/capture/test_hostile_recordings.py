@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from numalab.capture import decode, pages
-from numalab.capture.columns import place
+from numalab.capture.columns import Cells, place
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.trace_file import MAX_CPUS
 from numalab.errors import UserError
@@ -96,7 +96,7 @@ def test_late_events_of_all_pages_come_piece_by_piece(
     monkeypatch.setattr(pages, "MOST_CELLS", 20_000)
     sizes: list[int] = []
 
-    def counted(values: Any, schema: Any, rows: int) -> dict[str, pl.Series]:
+    def counted(values: Any, schema: Any, rows: int) -> dict[str, Cells]:
         sizes.append(rows)
         return place(values, schema, rows)
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from numalab.capture.ring_buffer import PageLayout, Records, find_records, page_times
 
@@ -110,3 +112,66 @@ def test_any_words_are_read_within_the_page() -> None:
     assert (records.word >= records.page * WORDS + 4).all()
     assert (records.word * 4 + records.bytes <= (records.page + 1) * LAYOUT.page_bytes).all()
     assert (np.diff(records.page) >= 0).all()
+
+
+def _read_slowly(page: list[int]) -> tuple[list[tuple[int, int, int]], bool]:
+    """Read one page header by header: (time, word, bytes) of each record, and whether it is odd."""
+    time, size = page[0] | page[1] << 32, page[2] & ((1 << 27) - 1)
+    unsound = size > LAYOUT.page_bytes - 16 or size == 0
+    at, end = 4, 4 + min(size, LAYOUT.page_bytes - 16) // 4
+    records: list[tuple[int, int, int]] = []
+    if time >= (1 << 63) - 1:
+        return [], True
+    while at < end:
+        kind, delta = page[at] & 31, page[at] >> 5
+        after = page[at + 1] if at + 1 < WORDS else None
+        if kind == 29 and delta == 0:
+            return records, unsound
+        if after is None and kind in (0, 29, 30, 31):
+            return records, True
+        assert after is not None or 0 < kind < 29
+        length, body, now = 4 * kind, at + 1, time + delta
+        if after is not None and kind == 0:
+            length, body = (after - 1) & ~3, at + 2
+        elif after is not None and kind == 29:
+            length = after & ~3
+        elif after is not None and kind >= 30:
+            length, body, now = 0, at + 2, time + (delta | after << 27)
+            if kind == 31:
+                now = ((delta | after << 27) & ((1 << 59) - 1)) | (time >> 59 << 59)
+        next_at = body + length // 4
+        if length < 0 or next_at > end or now < time or now >= (1 << 63) - 1:
+            return records, True
+        if kind < 29:
+            records.append((now, body, length))
+        at, time = next_at, now
+    return records, unsound
+
+
+_HEAD = st.one_of(
+    st.builds(short, st.integers(0, (1 << 27) - 1), st.integers(0, 4)),
+    st.builds(short, st.sampled_from([0, 1, (1 << 27) - 1]), st.integers(26, 31)),
+    st.integers(0, 40),
+    st.integers(0, (1 << 32) - 1),
+)
+_PAGE = st.builds(
+    lambda words, used, start: page(*words, used=used, start=start),
+    st.lists(_HEAD, max_size=WORDS - 4),
+    used=st.one_of(st.none(), st.integers(0, 60)),
+    start=st.sampled_from([START, 0, (1 << 63) - 3, (1 << 64) - 1]),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_PAGE, min_size=1, max_size=5))
+def test_all_pages_at_once_are_read_as_one_page_header_by_header(pages: list[list[int]]) -> None:
+    records = read(*pages)
+    for number, words in enumerate(pages):
+        mine = records.page == number
+        here = zip(
+            records.time[mine].tolist(),
+            (records.word[mine] - number * WORDS).tolist(),
+            records.bytes[mine].tolist(),
+            strict=True,
+        )
+        assert (list(here), bool(records.unsound[number])) == _read_slowly(words)
