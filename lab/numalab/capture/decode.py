@@ -36,6 +36,7 @@ from numalab.capture.texts import KnownTexts, Texts
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
 from numalab.files import replacing
+from numalab.progress import Progress, no_progress
 from numalab.topology.topology import Topology
 
 MAX_COLUMNS = 8192  # all events of a kernel have about half of it
@@ -69,14 +70,19 @@ class Decoded:
         return not (self.gaps or self.unsound or self.unreadable or self.problems)
 
 
-def decode_trace(trace_dat: Path, topology: Topology | None, events_parquet: Path) -> Decoded:
+def decode_trace(
+    trace_dat: Path,
+    topology: Topology | None,
+    events_parquet: Path,
+    on_progress: Progress = no_progress,
+) -> Decoded:
     """Decode `trace_dat` into `events_parquet`: a row for each event, by time.
 
     `node` is the CPU's in the topology, else null. Damaged parts are left out and counted. Raises
     UserError when nothing in the file can be decoded.
     """
     trace = open_trace(_mapped(trace_dat), trace_dat)
-    with closing(PageSource(trace)) as source:
+    with closing(PageSource(trace, on_progress)) as source:
         decoder = _Decoder(trace, source, topology)
         columns = len(decoder.schema)
         if columns > MAX_COLUMNS or not source.at_once(columns):

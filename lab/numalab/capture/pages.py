@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from numalab.capture.ring_buffer import Ints, Records, Words, find_records, page_times
 from numalab.capture.trace_file import CpuData, Cursor, Damaged, TraceFile, unpack
+from numalab.progress import Progress, no_progress
 
 CHUNK_BYTES = 8 << 20  # about the caches, so that a table is put together in fast memory
 MAX_KINDS = 1 << 16  # of event formats: the type of a record has 16 bits
@@ -47,8 +48,8 @@ class PageSource:
     Packed pages are unpacked once, into a temporary file.
     """
 
-    def __init__(self, trace: TraceFile) -> None:
-        self._trace = trace
+    def __init__(self, trace: TraceFile, on_progress: Progress = no_progress) -> None:
+        self._trace, self._on_progress = trace, on_progress
         self._spool: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
         self._places: IO[bytes] = TemporaryFile()  # noqa: SIM115 (closed by close())
         plain = [
@@ -88,6 +89,8 @@ class PageSource:
         since = int(_FIRST)
         carried, due = np.empty(0, np.int64), np.empty(0, np.int64)
         for start in range(0, len(key), step):
+            if start:
+                self._on_progress("decode", start / len(key))
             fresh = order[start : start + step]
             end = start + len(fresh)
             until = int(key[order[end]]) if end < len(key) else int(_LAST)
@@ -117,6 +120,8 @@ class PageSource:
         self._time, self._count, self._missed = (np.zeros(pages, np.int64) for _ in range(3))
         self._unsound = np.zeros(pages, np.bool_)
         for start in range(0, pages, step):
+            if start:  # a short recording is nothing to wait for
+                self._on_progress("find events", start / pages)
             block = np.arange(start, min(start + step, pages))
             words = self._words(block)
             records = find_records(words, self._trace.layout, self._trace.latest)

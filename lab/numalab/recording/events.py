@@ -55,7 +55,7 @@ def of_interest(tasks: Collection[str]) -> pl.Expr:
         return pl.col("pid") != IDLE_PID
     exact = [name for name in tasks if not set(name) & set("*?")]
     globs = "|".join(map(_glob, (name for name in tasks if set(name) & set("*?"))))
-    comm = pl.col("comm")
+    comm = pl.col("comm").cast(pl.String)
     matches = comm.is_in(exact)
     return matches | comm.str.contains(f"(?s)^(?:{globs})$") if globs else matches
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
 from numalab.recording.numa_decisions import node_of_cpu
@@ -25,15 +26,16 @@ STORM_TASKS = 8  # a load balancer may pull several at once (sched_nr_migrate is
 Mover = Literal["numa", "load balancer", "wake-up", "stopper", "not known"]
 MOVERS: tuple[Mover, ...] = ("numa", "load balancer", "wake-up", "stopper", "not known")
 
-SCHEMA = {
+_MOVER = pl.Enum(MOVERS)
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "time_ns": pl.Int64,
     "pid": pl.Int32,
-    "comm": pl.String,
+    "comm": pl.Categorical,
     "from_cpu": pl.Int32,
     "to_cpu": pl.Int32,
     "from_node": pl.Int32,
     "to_node": pl.Int32,
-    "mover": pl.String,
+    "mover": _MOVER,
 }
 
 StormTarget = Literal["cpu", "node"]
@@ -83,7 +85,7 @@ def migrations(
     table = moved.select(
         "time_ns",
         pid=pl.col("event_pid").cast(pl.Int32),
-        comm="event_comm",
+        comm=pl.col("event_comm").cast(pl.Categorical),
         from_cpu=pl.col("orig_cpu").cast(pl.Int32),
         to_cpu=pl.col("dest_cpu").cast(pl.Int32),
         from_node=node_of_cpu("orig_cpu", node_of),
@@ -99,7 +101,7 @@ def migrations(
         .then(pl.lit("load balancer"))
         .otherwise(pl.lit("wake-up"))
     )
-    return table.with_columns(mover=mover).select(list(SCHEMA))
+    return table.with_columns(mover=mover.cast(_MOVER)).select(list(SCHEMA))
 
 
 def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
@@ -110,19 +112,26 @@ def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     if moved.is_empty() or done.is_empty():
         return moved
     announced = done.select("pid", "to_cpu", "time_ns", announced="time_ns").sort("time_ns")
-    met = moved.sort("time_ns", maintain_order=True).join_asof(
-        announced,
-        on="time_ns",
-        by=["pid", "to_cpu"],
-        strategy="backward",
-        tolerance=CARRIED_OUT_NS,
-        check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+    by = ["pid", "to_cpu"]
+    if not moved["time_ns"].is_sorted():  # a long table is, and not copied
+        moved = moved.sort("time_ns", maintain_order=True)
+    met = (
+        moved.select("time_ns", *by, row=pl.int_range(pl.len()))
+        .join(announced.select(by).unique(), on=by, how="semi", maintain_order="left")
+        .join_asof(
+            announced,
+            on="time_ns",
+            by=by,
+            strategy="backward",
+            tolerance=CARRIED_OUT_NS,
+            check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+        )
     )
-    first = pl.int_range(pl.len()).over("pid", "to_cpu", "announced") == 0
-    numa = pl.col("announced").is_not_null() & first
-    return met.with_columns(mover=pl.when(numa).then(pl.lit("numa")).otherwise("mover")).drop(
-        "announced"
-    )
+    first = pl.int_range(pl.len()).over(*by, "announced") == 0
+    numa = np.zeros(moved.height, np.bool_)
+    numa[met.filter(pl.col("announced").is_not_null() & first)["row"].to_numpy()] = True
+    named = pl.when(pl.lit(pl.Series(numa))).then(pl.lit("numa", _MOVER))
+    return moved.with_columns(mover=named.otherwise("mover"))
 
 
 def with_returns(moved: pl.DataFrame) -> pl.DataFrame:
@@ -150,19 +159,18 @@ def with_returns(moved: pl.DataFrame) -> pl.DataFrame:
 
 def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:
     """Count for each mover its moves, those between nodes, and who moved tasks back."""
-    counts = []
-    for mover in MOVERS:
-        mine = pl.col("mover") == mover
-        back = returned.filter(mine & pl.col("back_by").is_not_null())["back_by"].to_list()
-        counts.append(
-            Moves(
-                mover,
-                moved.filter(mine).height,
-                returned.filter(mine).height,
-                {by: back.count(by) for by in MOVERS if by in back},
-            )
-        )
-    return tuple(moves for moves in counts if moves.moves)
+    all_moves, between = (
+        dict(table.group_by("mover").agg(pl.len()).iter_rows()) for table in (moved, returned)
+    )
+    back: dict[Mover, dict[Mover, int]] = {mover: {} for mover in MOVERS}
+    returns = returned.filter(pl.col("back_by").is_not_null()).group_by("mover", "back_by")
+    for mover, by, count in returns.agg(pl.len()).sort("mover", "back_by").iter_rows():
+        back[mover][by] = count
+    return tuple(
+        Moves(mover, all_moves[mover], between.get(mover, 0), back[mover])
+        for mover in MOVERS
+        if all_moves.get(mover)
+    )
 
 
 def find_storms(

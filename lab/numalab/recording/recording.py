@@ -11,6 +11,7 @@ from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
+from numalab.progress import Progress, no_progress
 from numalab.recording.events import COLUMNS, of_interest, typed
 from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
 from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
@@ -115,6 +116,7 @@ class Recording:
 
     `part` is the window, None for the one between the run's markers. `rows` events are held in
     memory at a time, except for `spans`, `stays` and `queue`, which are whole tables.
+    `on_progress` hears of the events that were added up.
     """
 
     table: pl.DataFrame | pl.LazyFrame
@@ -130,6 +132,7 @@ class Recording:
     cache_of: Mapping[int, int] | None = None
     part: Window | None = None
     rows: int = ROWS
+    on_progress: Progress | None = None
 
     def events(self, *names: str) -> pl.DataFrame:
         """Return the events of these names in the window, with every recorded column.
@@ -210,7 +213,9 @@ class Recording:
     def sums(self) -> RunSums:
         """Sums over the window."""
         scope = Scope(tuple(self.tasks), self.allowed, self.machine.node_of, self.slices)
-        return add_up(event_chunks(self._typed, self.window, self.allowed, self.rows), scope)
+        on_progress = self.on_progress or no_progress
+        chunks = event_chunks(self._typed, self.window, self.allowed, self.rows, on_progress)
+        return add_up(chunks, scope)
 
     @cached_property
     def decisions(self) -> pl.DataFrame:
@@ -228,7 +233,9 @@ class Recording:
     @cached_property
     def migrations(self) -> pl.DataFrame:
         """All migrations, with who moved the task."""
-        return name_numa_moves(pl.concat(self.sums.moved), done_moves(self.decisions))
+        moved = name_numa_moves(pl.concat(self.sums.moved), done_moves(self.decisions))
+        self.sums.moved[:] = [moved]  # the same rows: a long recording has millions
+        return moved
 
     @cached_property
     def node_migrations(self) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from numalab.progress import Progress, no_progress
 from numalab.recording.events import of_interest
 from numalab.recording.migrations import SCHEMA as MOVES
 from numalab.recording.migrations import migrations
@@ -44,7 +45,11 @@ class EventChunk:
 
 
 def event_chunks(
-    events: pl.DataFrame | pl.LazyFrame, window: Window, cpus: Sequence[int], rows: int = ROWS
+    events: pl.DataFrame | pl.LazyFrame,
+    window: Window,
+    cpus: Sequence[int],
+    rows: int = ROWS,
+    on_progress: Progress = no_progress,
 ) -> Iterator[EventChunk]:
     """Yield the parts of the table that lie in the window, at most `rows` events each."""
     whole = events.lazy()
@@ -54,8 +59,9 @@ def event_chunks(
         yield _chunk(table, window, cpus, stays(table, window))
         return
     starts = range(0, count, rows)
-    running, held = _at_the_beginning(whole, starts, rows)
+    running, held = _at_the_beginning(whole, starts, rows, on_progress)
     for start in starts:
+        on_progress(f"measure, {start:,} of {count:,} events", start / count)
         part = whole.slice(start, rows + 1).collect()
         until = window.end_ns if start + rows >= count else int(part["time_ns"][-1])
         part = part.head(rows)
@@ -109,7 +115,7 @@ def _running_after(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _at_the_beginning(
-    whole: pl.LazyFrame, starts: range, rows: int
+    whole: pl.LazyFrame, starts: range, rows: int, on_progress: Progress
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the state before the first event, as the first mention of each CPU and task proves it.
 
@@ -118,6 +124,7 @@ def _at_the_beginning(
     """
     running = tasks = pl.DataFrame()
     for start in starts:
+        on_progress("find the tasks", start / starts.stop)
         part = whole.slice(start, rows).collect()
         if "prev_pid" in part.columns:
             switches = part.filter(pl.col("event").is_in(["sched_switch", "lost_events"]))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from numalab.capture import pages
 from numalab.report.build.recording import MeasuredRecording, measure_recording
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
@@ -59,3 +60,35 @@ def test_lost_events_are_told(tmp_path: Path, write: Any, topology: str | None) 
     by_name = measured(tmp_path, topology, write.trace_dat([page]))
     assert by_name.decoded.lost == 5
     assert "at least 5 events are missing, at 1 places" in by_name.notes
+
+
+def test_a_long_recording_shows_its_progress_and_an_interrupted_one_leaves_no_events(
+    tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [write.page(1000 * at, write.item(1, write.wakeup(1, b"a", 0))) for at in range(1, 10)]
+    (tmp_path / "trace.dat").write_bytes(write.trace_dat([b"".join(steps)]))
+    monkeypatch.setattr(pages, "CHUNK_BYTES", 2 * 4096)
+    lines: list[tuple[str, float]] = []
+
+    def on_progress(text: str, fraction: float | None) -> None:
+        assert fraction is not None
+        lines.append((text, fraction))
+
+    directory = RunDir(tmp_path / "out")
+    measure_recording(tmp_path / "trace.dat", None, directory, on_progress=on_progress)
+    fractions = [fraction for text, fraction in lines if text == "decode"]
+    assert fractions == pytest.approx([2 / 9, 4 / 9, 6 / 9, 8 / 9])
+    assert directory.events.exists()
+    texts = {text for text, _ in lines}
+    assert {"find events", "decode"} <= texts
+
+    for last in texts:
+
+        def interrupt(text: str, _: float | None, last: str = last) -> None:
+            if text == last:
+                raise KeyboardInterrupt
+
+        other = RunDir(tmp_path / "other")
+        with pytest.raises(KeyboardInterrupt):
+            measure_recording(tmp_path / "trace.dat", None, other, on_progress=interrupt)
+        assert not list(other.path.rglob("*"))

@@ -119,7 +119,7 @@ def _compute(run: Recording) -> Iterator[Measure]:
         between[frozenset((a, b))] += moves
     recorded = run.has("sched_migrate_task")
     across = sum(moves for pair, moves in between.items() if len(pair) == 2)
-    by_mover = Counter(run.node_migrations["mover"].to_list())
+    by_mover = Counter(dict(run.node_migrations.group_by("mover").agg(pl.len()).iter_rows()))
     returned = run.node_migrations.filter(pl.col("back_by").is_not_null())
     numa = returned.filter(pl.col("mover") == "numa")
     by_balancer = numa.filter(pl.col("back_by").is_in(["load balancer", "stopper"]))
@@ -142,8 +142,8 @@ def _between_caches(run: Recording, moved: pl.DataFrame) -> int | None:
     if run.cache_of is None:
         return None
     caches = {cpu: run.cache_of.get(cpu, -1) for cpu in run.cpus}
-    pairs = moved.select("from_cpu", "to_cpu").iter_rows()
-    return sum(caches.get(a) != caches.get(b) for a, b in pairs)
+    pairs = moved.group_by("from_cpu", "to_cpu").agg(pl.len()).iter_rows()
+    return sum(int(moves) for a, b, moves in pairs if caches.get(a) != caches.get(b))
 
 
 GROUP = register_measures(

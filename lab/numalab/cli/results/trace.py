@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.cli import options
-from numalab.cli.output import emit, say
+from numalab.cli.output import emit, progress_lines, say
 from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
@@ -63,9 +63,15 @@ def command(
     allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
     with TemporaryDirectory(prefix="numalab-") as scratch:
         directory = RunDir(output or Path(scratch))
-        measured = measure_recording(
-            file, machine, directory, tasks=tasks or (), allowed_cpus=allowed
-        )
+        with progress_lines("trace") as on_progress:
+            measured = measure_recording(
+                file,
+                machine,
+                directory,
+                tasks=tasks or (),
+                allowed_cpus=allowed,
+                on_progress=on_progress,
+            )
         page = None
         if output is not None and machine is not None:
             page = Results(output).html

@@ -14,6 +14,7 @@ from numalab.capture.decode import Decoded, decode_trace
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.measure import Measure
+from numalab.progress import Progress, no_progress
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window
 from numalab.report import document
@@ -57,13 +58,14 @@ def measure_recording(
     *,
     tasks: Sequence[str] = (),
     allowed_cpus: Sequence[int] | None = None,
+    on_progress: Progress = no_progress,
 ) -> MeasuredRecording:
     """Decode `trace` into `directory`, measure it, and store the results.
 
     The files are events.parquet, measures.json, analysis.json and timeline.parquet.
 
     `tasks` are patterns of names of tasks of interest (`*`, `?`); none means all. `allowed_cpus`
-    are the CPUs that they may use; None means all.
+    are the CPUs that they may use; None means all. A call that is interrupted leaves no events.
 
     Raises UserError if `trace` is no recording, if the folder holds a run of a study, or if the
     topology or the recording lacks a CPU.
@@ -72,20 +74,27 @@ def measure_recording(
         raise UserError("holds a run of a study, which stays as it is", file=directory.path)
     if directory.path.exists() and not directory.path.is_dir():
         raise UserError("is not a folder", file=directory.path)
-    decoded = decode_trace(trace, topology, directory.events)
+    decoded = decode_trace(trace, topology, directory.events, on_progress)
     events = scan_events(directory)
     cpus = set(events.select("cpu").unique().collect()["cpu"].to_list())
-    try:
-        _check_cpus(trace, cpus, topology, allowed_cpus)
-    except UserError:
-        directory.events.unlink()
-        raise
     # The file does not list the enabled events: an event without records may not have been
     # recorded, so its count is absent, not 0.
     recorded = [name if ":" in name else f":{name}" for name in decoded.counts]
-    analysis = analyse(
-        Recording(events, topology, tasks=tasks, allowed_cpus=allowed_cpus, recorded=recorded)
-    )
+    try:
+        _check_cpus(trace, cpus, topology, allowed_cpus)
+        analysis = analyse(
+            Recording(
+                events,
+                topology,
+                tasks=tasks,
+                allowed_cpus=allowed_cpus,
+                recorded=recorded,
+                on_progress=on_progress,
+            )
+        )
+    except BaseException:  # Ctrl-C, too
+        directory.events.unlink()
+        raise
     save_analysis(directory, analysis)
     notes = _notes(decoded, analysis.window, analysis.measures, topology)
     return MeasuredRecording(decoded, analysis, (*notes, *analysis.notes))
