@@ -6,7 +6,7 @@
  * all its descendants that were waited for (getrusage(2), RUSAGE_CHILDREN), in seconds.
  *
  * With a PERIOD_MS above 0, FOLDER/samples gets the counters that WHAT names (letters: v vmstat,
- * s schedstat, t NUMA faults of tasks, p pages of processes by node), before the command, every
+ * s schedstat, t CPUs and NUMA faults of tasks, p pages of processes by node), before the command, every
  * period, and after it. A shell loop would start processes that the scheduler under test has to
  * place; this one sleeps on the boot CPU and reads. Each sample begins with `@ NANOSECONDS`, of
  * CLOCK_MONOTONIC, which is the trace clock `mono`. Names of tasks are written in hexadecimal.
@@ -109,6 +109,26 @@ static long sched_number(const char *name)
 	return found ? strtol(found + 1, NULL, 10) : -1;
 }
 
+/* The CPUs that a task may use (sched_setaffinity(2) and its cpuset), as `cpus=0-3,8`. */
+static void put_cpus(int task)
+{
+	const char *before = " cpus=";
+	cpu_set_t cpus;
+	int last;
+
+	if (sched_getaffinity(task, sizeof(cpus), &cpus))
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu = last + 1) {
+		for (last = cpu; last + 1 < CPU_SETSIZE && CPU_ISSET(cpu, &cpus) &&
+				 CPU_ISSET(last + 1, &cpus); last++)
+			;
+		if (!CPU_ISSET(cpu, &cpus))
+			continue;
+		put(last > cpu ? "%s%d-%d" : "%s%d", before, cpu, last);
+		before = ",";
+	}
+}
+
 /* The lines that sched_show_numa() and print_numa_stats() write in kernel/sched/debug.c. */
 static void sample_task(int process, int task)
 {
@@ -135,6 +155,7 @@ static void sample_task(int process, int task)
 		if (sscanf(line, "numa_faults node=%d task_private=%ld task_shared=%ld "
 				 "group_private=%ld group_shared=%ld", &node, &a, &b, &c, &d) == 5)
 			put(" %d:%ld:%ld:%ld:%ld", node, a, b, c, d);
+	put_cpus(task);
 	put("\n");
 }
 

@@ -25,6 +25,7 @@ MAX_COUNTERS = 16  # names that an added source may give in one run; each is a d
 _NUMBER = re.compile(r"-?\d{1,18}")
 _BY_NODE = re.compile(r"(\d{1,4}):(\d{1,18})")
 _FAULTS = re.compile(r"(\d{1,4}):(\d{1,18}):(\d{1,18}):(\d{1,18}):(\d{1,18})")
+_CPUS = re.compile(r"cpus=([\d,-]{1,1000})", re.ASCII)
 
 Schema = Mapping[str, type[pl.DataType]]
 _FAULT_COUNTS = ("task_private", "task_shared", "group_private", "group_shared")
@@ -42,6 +43,7 @@ SCHEMAS: Mapping[str, Schema] = {
         **{"time_ns": pl.Int64, "pid": pl.Int32, "node": pl.Int32},
         **dict.fromkeys(_FAULT_COUNTS, pl.Int64),
     },
+    "masks": {"time_ns": pl.Int64, "pid": pl.Int32, "cpus": pl.String},
     "pages": {"time_ns": pl.Int64, "tgid": pl.Int32, "node": pl.Int32, "kib": pl.Int64},
 }
 ADDED: Schema = {
@@ -133,14 +135,16 @@ class Samples:
 
     `vmstat`: counter, value. `schedstat`: each CPU as `CpuSchedstat`. `tasks`: each thread with
     process (tgid), name, preferred node (-1: none) and NUMA group (0: none). `faults`: NUMA faults
-    of a task by node (/proc/PID/sched; they decay). `pages`: KiB of a process by node. `added`:
-    values of plug-ins' sources by source, counter and node (null: none).
+    of a task by node (/proc/PID/sched; they decay). `masks`: the CPUs that a task may use, a
+    cpulist. `pages`: KiB of a process by node. `added`: values of plug-ins' sources by source,
+    counter and node (null: none).
     """
 
     vmstat: pl.DataFrame
     schedstat: pl.DataFrame
     tasks: pl.DataFrame
     faults: pl.DataFrame
+    masks: pl.DataFrame
     pages: pl.DataFrame
     added: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ADDED))
 
@@ -178,10 +182,12 @@ def _rows(kind: str, words: list[str]) -> Iterator[tuple[str, tuple[int | str, .
                 yield "schedstat", (int(cpu[3:]), *map(int, numbers[6:9]))
         case "task", [tgid, pid, node, group, *rest]:
             if all(map(_NUMBER.fullmatch, (tgid, pid, node, group))):
-                name = rest.pop(0) if rest and ":" not in rest[0] else ""
+                name = rest.pop(0) if rest and not {":", "="} & {*rest[0]} else ""
                 yield "tasks", (int(tgid), int(pid), _name(name), int(node), int(group))
                 for match in filter(None, map(_FAULTS.fullmatch, rest)):
                     yield "faults", (int(pid), *map(int, match.groups()))
+                for match in filter(None, map(_CPUS.fullmatch, rest)):
+                    yield "masks", (int(pid), match[1])
         case "pages", [tgid, *rest] if _NUMBER.fullmatch(tgid):
             for match in filter(None, map(_BY_NODE.fullmatch, rest)):
                 yield "pages", (int(tgid), int(match[1]), int(match[2]))

@@ -71,6 +71,16 @@ def test_a_line_that_is_not_understood_is_left_out(line: str) -> None:
     )
 
 
+def test_the_cpus_of_a_task_are_a_cpulist() -> None:
+    text = (
+        "@ 5\ntask 1 2 0 0 61 0:1:1:1:1 cpus=0-3,8\ntask 1 3 0 0 cpus=7\ntask 1 4 0 0 62 cpus=x\n"
+    )
+    samples = parse_samples(text)
+    assert samples.masks.rows() == [(5, 2, "0-3,8"), (5, 3, "7")]
+    assert samples.tasks["comm"].to_list() == ["a", "", "b"]
+    assert samples.faults.height == 1
+
+
 def test_a_task_with_a_name_of_no_letters_still_counts() -> None:
     tasks = parse_samples("@ 5\ntask 1 2 0 0\ntask 1 3 0 0 zz 0:1:1:1:1\n").tasks
     assert tasks.select("pid", "comm").rows() == [(2, ""), (3, "")]
