@@ -1,6 +1,7 @@
 """One recorded run: its events, and every table that measures, findings and hunts read."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,6 +10,7 @@ import polars as pl
 from numalab.capture.counters import CpuSchedstat, Times
 from numalab.capture.guest_time import JoinedTables
 from numalab.capture.samples import Samples
+from numalab.cpulist import Cpulists
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.progress import Progress, no_progress
@@ -20,6 +22,7 @@ from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import ROWS, RunSums, Scope, add_up, event_chunks
 from numalab.recording.window import Slices, Window, cut, find_window
+from numalab.recording.work_conservation import Masks
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
@@ -210,9 +213,25 @@ class Recording:
         return () if self.directory is None else read_domains(self.directory).cpus
 
     @cached_property
+    def masks(self) -> Masks:
+        """The CPUs of each task, from all samples."""
+        if self.samples is None:
+            return {}
+        window, masks = self.window, dict[int, frozenset[int]]()
+        inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
+        sampled = self.samples.masks.filter(inside).select("pid", "cpus").unique()
+        lists = Cpulists()
+        for pid, text in sampled.iter_rows():
+            with suppress(ValueError):  # a guest wrote it
+                masks[pid] = masks.get(pid, frozenset()) | set(lists.parse(text))
+        return masks
+
+    @cached_property
     def sums(self) -> RunSums:
         """Sums over the window."""
-        scope = Scope(tuple(self.tasks), self.allowed, self.machine.node_of, self.slices)
+        scope = Scope(
+            tuple(self.tasks), self.allowed, self.machine.node_of, self.slices, self.masks
+        )
         on_progress = self.on_progress or no_progress
         chunks = event_chunks(self._typed, self.window, self.allowed, self.rows, on_progress)
         return add_up(chunks, scope)

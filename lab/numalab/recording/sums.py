@@ -14,6 +14,7 @@ import polars as pl
 
 from numalab.progress import Progress, no_progress
 from numalab.recording.events import of_interest
+from numalab.recording.intervals import covered, total
 from numalab.recording.migrations import SCHEMA as MOVES
 from numalab.recording.migrations import migrations
 from numalab.recording.numa_decisions import SCHEMA as DECISIONS
@@ -21,13 +22,7 @@ from numalab.recording.numa_decisions import node_of_cpu, numa_decisions
 from numalab.recording.spans import RunTimeline, run_timeline, spans
 from numalab.recording.stays import queue_lengths, sightings, stays
 from numalab.recording.window import Slices, Window, by_slice, clip, gaps
-from numalab.recording.work_conservation import (
-    VIOLATION,
-    idle_while_overloaded,
-    joined,
-    longest,
-    violations,
-)
+from numalab.recording.work_conservation import VIOLATION, Masks, joined, longest, violations
 
 ROWS = 500_000
 _HELD = ("pid", "comm", "cpu", "runnable")
@@ -165,13 +160,14 @@ _FINAL = {"pid": pl.Int32, "comm": pl.String, "cpu": pl.Int16}
 @dataclass(frozen=True)
 class Scope:
     """What the sums are over: names of the tasks of interest, their CPUs, the node of every CPU,
-    slices.
+    slices, and the CPUs of single tasks as far as known.
     """
 
     tasks: tuple[str, ...]
     allowed: tuple[int, ...]
     node_of: Mapping[int, int]
     slices: Slices
+    masks: Masks = field(default_factory=dict)
 
 
 @dataclass
@@ -230,12 +226,11 @@ def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
 
 def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     lengths = queue_lengths(chunk.stays, chunk.window, list(scope.allowed))
-    idle, lost = idle_while_overloaded(lengths, chunk.lost, chunk.window, scope.allowed)
-    sums.idle_ns += idle
-    sums.lost_ns += lost
-    cut = violations(lengths, chunk.lost)
+    cut = violations(lengths, chunk.stays, chunk.spans, chunk.lost, scope.masks)
+    sums.idle_ns += total(covered(cut))
+    sums.lost_ns += total(covered(chunk.lost.filter(pl.col("cpu").is_in(scope.allowed))))
     open_violations = sums.longest.filter(pl.col("end_ns") == chunk.window.start_ns)
-    kept = longest(cut, lengths, chunk.stays, MAX_LISTED, chunk.window)
+    kept = longest(cut, lengths, chunk.stays, MAX_LISTED, masks=scope.masks, window=chunk.window)
     met = cut.filter(pl.col("start_ns") == chunk.window.start_ns)["cpu"]
     sums.violations += (
         cut.height - open_violations.filter(pl.col("cpu").is_in(met.to_list())).height

@@ -1,15 +1,16 @@
-"""Violations of work conservation: a CPU is idle while another allowed CPU has two tasks or more.
+"""Violations of work conservation: a CPU is idle while a task that may use it waits on another.
 
 Short ones are normal: balancing takes time, and moving a task has a cost. Long ones are a sign of
-wrongly built sched groups.
+wrongly built sched groups. A task that may not use the idle CPU waits without a violation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
-import numpy as np
 import polars as pl
 
-from numalab.recording.intervals import covered, minus
+from numalab.recording.intervals import Spans, covered, met, minus
+from numalab.recording.intervals import joined as union_of
+from numalab.recording.stays import queue_lengths
 from numalab.recording.window import Window
 
 VIOLATION = {
@@ -20,64 +21,101 @@ VIOLATION = {
     "pid": pl.Int64,
     "comm": pl.String,
 }
+_IDLE = {name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")}
+# The CPUs of tasks that may not use all, by pid.
+Masks = Mapping[int, frozenset[int]]
+# Threads that the kernel binds to the CPU in their name (smpboot_register_percpu_thread(), and
+# create_worker() of kernel/workqueue.c, Linux 4.4 to 7.3); kworker/u4:1 is bound to none.
+_OF_ONE_CPU = (
+    r"^(backlog_napi|cpuhp|idle_inject|irq_work|ksoftirqd|ktimers|kworker|migration|rcuc|watchdog)"
+    r"/\d+(:|$)"
+)
 
 
-def idle_while_overloaded(
-    lengths: pl.DataFrame, unknown: pl.DataFrame, window: Window, cpus: Sequence[int]
-) -> tuple[int, int]:
-    """Return two times in ns: idle while overloaded, and unknown because events were lost.
+def violations(
+    lengths: pl.DataFrame,
+    stayed: pl.DataFrame,
+    ran: pl.DataFrame,
+    lost: pl.DataFrame,
+    masks: Masks,
+) -> pl.DataFrame:
+    """Return when a CPU was idle and a task that may use it waited: cpu, start_ns, end_ns.
 
-    Idle while overloaded: one of `cpus` has no runnable task, another has two or more, and no
-    events of them were lost (`unknown`, the gaps in the window). `lengths` is from `queue_lengths`.
+    `lengths` is from `queue_lengths`, `stayed` from `stays`, `ran` from `spans`. A task without a
+    mask may use every CPU of `lengths`, except for the kernel's threads of one CPU. Times with lost
+    events on any of these CPUs are left out.
     """
-    mine = pl.col("cpu").is_in(list(cpus))
-    steps = pl.concat(
-        [
-            _steps(lengths.filter(mine & (pl.col("runnable") <= 0)), "idle"),
-            _steps(lengths.filter(mine & (pl.col("runnable") >= 2)), "overloaded"),
-            _steps(unknown.filter(mine), "unknown"),
-        ],
-        how="diagonal",
-    )
-    state = (
-        steps.sort("at")
-        .select("at", pl.exclude("at").fill_null(0).cum_sum() > 0)
-        .with_columns(length=pl.col("at").shift(-1).fill_null(window.end_ns) - pl.col("at"))
-    )
-    both = state.filter(pl.col("idle") & pl.col("overloaded") & ~pl.col("unknown"))
-    return int(both["length"].sum()), int(state.filter("unknown")["length"].sum())
+    cpus = lengths["cpu"].unique().to_list()
+    unknown = covered(lost.filter(pl.col("cpu").is_in(cpus)))
+    waits = [(mask, minus(wait, unknown)) for mask, wait in _waits(lengths, stayed, ran, masks)]
+    idle = _by_cpu(lengths.filter(pl.col("runnable") <= 0).sort("cpu", "start_ns"))
+    parts = [pl.DataFrame(schema=_IDLE)]
+    for cpu, table in idle.items():
+        spans = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+        start, end = met(spans, union_of(wait for mask, wait in waits if cpu in mask))
+        here = pl.DataFrame({"start_ns": start, "end_ns": end})
+        parts.append(here.select(pl.lit(cpu).cast(pl.Int64).alias("cpu"), "start_ns", "end_ns"))
+    return pl.concat(parts).sort("cpu", "start_ns")
 
 
-def violations(lengths: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """Return when a CPU was idle and another overloaded: cpu, start_ns, end_ns.
+def _waits(
+    lengths: pl.DataFrame, stayed: pl.DataFrame, ran: pl.DataFrame, masks: Masks
+) -> Iterator[tuple[frozenset[int], Spans]]:
+    """Yield each mask, and when a task with it waited on a CPU with two tasks or more."""
+    cpus = frozenset(lengths["cpu"].unique().to_list())
+    crowded = _by_cpu(lengths.filter(pl.col("runnable") >= 2))
+    queued = stayed.filter(pl.col("runnable") & pl.col("cpu").is_in(list(crowded)))
+    pids: dict[frozenset[int], list[int]] = {}
+    for pid, mask in masks.items():
+        if not cpus <= mask:
+            pids.setdefault(mask & cpus, []).append(pid)
+    bound = [pid for some in pids.values() for pid in some]
+    free = ~_of_one_cpu() & ~pl.col("pid").is_in(bound)
+    mixed = set(queued.filter(~free)["cpu"].to_list())
+    # Where all may use all, somebody waits as long as there are two.
+    alike = [covered(table) for cpu, table in crowded.items() if cpu not in mixed]
+    some = {cpu: table for cpu, table in crowded.items() if cpu in mixed}
+    inside = covered(lengths)
+    window = Window(int(inside[0][0]), int(inside[1][-1])) if len(inside[0]) else Window(0, 0)
+    yield cpus, union_of([*alike, *_waits_of(queued.filter(free), some, ran, window)])
+    for mask, mine in pids.items():
+        tasks = queued.filter(pl.col("pid").is_in(mine) & ~_of_one_cpu())
+        yield mask, union_of(_waits_of(tasks, some, ran, window))
 
-    `lengths` is from `queue_lengths`. Times with lost events on any of its CPUs are left out.
+
+def _waits_of(
+    tasks: pl.DataFrame, crowded: Mapping[int, pl.DataFrame], ran: pl.DataFrame, window: Window
+) -> Iterator[Spans]:
+    """Yield for each CPU when one of these tasks was runnable there and did not run.
+
+    `tasks` are stays, `crowded` when each CPU had two runnable tasks or more.
     """
-    mine = lost.filter(pl.col("cpu").is_in(lengths["cpu"].unique().to_list()))
-    over = minus(covered(lengths.filter(pl.col("runnable") >= 2)), covered(mine))
-    idle = lengths.filter(pl.col("runnable") <= 0).sort("cpu", "start_ns")
-    start, end = idle["start_ns"].to_numpy(), idle["end_ns"].to_numpy()
-    first = np.searchsorted(over[1], start, "right")
-    met = np.maximum(np.searchsorted(over[0], end, "left") - first, 0)
-    row = np.repeat(np.arange(len(start)), met)
-    which = np.arange(len(row)) - np.repeat(np.cumsum(met) - met, met) + first[row]
-    return pl.DataFrame(
-        {
-            "cpu": idle["cpu"].cast(pl.Int64).to_numpy()[row],
-            "start_ns": np.maximum(start[row], over[0][which]),
-            "end_ns": np.minimum(end[row], over[1][which]),
-        },
-        schema={name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")},
-    )
+    if tasks.is_empty():
+        return
+    counts = _by_cpu(queue_lengths(tasks, window, sorted(crowded)))
+    running = _by_cpu(ran.filter(pl.col("pid").is_in(tasks["pid"].unique().to_list())))
+    for cpu, table in crowded.items():
+        several = covered(counts[cpu].filter(pl.col("runnable") >= 2))
+        wait = covered(counts[cpu].filter(pl.col("runnable") >= 1))
+        if cpu in running:
+            wait = union_of([several, minus(wait, covered(running[cpu]))])
+        yield met(wait, covered(table))
 
 
 def longest(
-    violations: pl.DataFrame, lengths: pl.DataFrame, stayed: pl.DataFrame, most: int, window: Window
+    violations: pl.DataFrame,
+    lengths: pl.DataFrame,
+    stayed: pl.DataFrame,
+    most: int,
+    *,
+    masks: Masks,
+    window: Window,
 ) -> pl.DataFrame:
-    """Return the longest violations, each with the overloaded CPU and a task that waited there.
+    """Return the longest violations, each with an overloaded CPU and a task that waited there.
 
-    The task is the last to arrive of those runnable when the violation began. Violations that touch
-    the ends of the window are always included: they may go on in the next chunk.
+    The task is the last to arrive of those that were runnable when the violation began and may use
+    the idle CPU, on the fullest of their CPUs. Violations that touch the ends of the window are
+    always included: they may go on in the next chunk.
     """
     ordered = violations.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns", "cpu")
     cut = (pl.col("start_ns") == window.start_ns) | (pl.col("end_ns") == window.end_ns)
@@ -85,12 +123,13 @@ def longest(
     rows = []
     for cpu, start, end in chosen.iter_rows():
         now = (pl.col("start_ns") <= start) & (pl.col("end_ns") > start)
-        busy = lengths.filter(now & (pl.col("runnable") >= 2)).sort("runnable", descending=True)
-        busy_cpu = busy["cpu"][0] if len(busy) else None
-        waits = stayed.filter(now & pl.col("runnable") & (pl.col("cpu") == busy_cpu))
-        last = waits.sort("start_ns", "pid").tail(1)
-        pid, comm = last.select("pid", "comm").row(0) if len(last) else (None, None)
-        rows.append((cpu, start, end, busy_cpu, pid, comm))
+        elsewhere = [pid for pid, mask in masks.items() if cpu not in mask]
+        may_come = ~_of_one_cpu() & ~pl.col("pid").is_in(elsewhere)
+        busy = lengths.filter(now & (pl.col("runnable") >= 2)).select("cpu", tasks="runnable")
+        waits = stayed.filter(now & pl.col("runnable") & may_come).join(busy, on="cpu")
+        last = waits.sort("tasks", -pl.col("cpu"), "start_ns", "pid").tail(1)
+        row = last.select("cpu", "pid", "comm").row(0) if len(last) else (None, None, None)
+        rows.append((cpu, start, end, *row))
     return pl.DataFrame(rows, schema=VIOLATION, orient="row")
 
 
@@ -106,8 +145,10 @@ def joined(violations: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _steps(spans: pl.DataFrame, name: str) -> pl.DataFrame:
-    step = pl.lit(1, pl.Int64)
-    return pl.concat(
-        [spans.select(at="start_ns", **{name: step}), spans.select(at="end_ns", **{name: -step})]
-    )
+def _of_one_cpu() -> pl.Expr:
+    return pl.col("comm").str.contains(_OF_ONE_CPU).fill_null(value=False)
+
+
+def _by_cpu(table: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    parts = table.partition_by("cpu", as_dict=True, maintain_order=True)
+    return {int(key[0]): part for key, part in parts.items()}

@@ -7,14 +7,28 @@ import polars as pl
 import pytest
 
 from numalab.analysis.measures.work_conservation import GROUP
+from numalab.capture.samples import parse_samples
 from numalab.recording.recording import Recording
+from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, gaps
-from numalab.recording.work_conservation import joined, longest, violations
+from numalab.recording.work_conservation import Masks, joined, longest, violations
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
 WINDOW = Window(0, 100)
+
+
+def listed(
+    events: pl.DataFrame, masks: Masks | None = None, cpus: tuple[int, ...] = (0, 1)
+) -> tuple[list[Any], list[Any]]:
+    """Return all violations of a trace, and the longest with the task that waited."""
+    stayed = stays(events, WINDOW)
+    lengths = queue_lengths(stayed, WINDOW, [*cpus])
+    ran = spans(events, WINDOW, cpus)
+    idle_times = violations(lengths, stayed, ran, gaps(events), masks or {})
+    first = longest(idle_times, lengths, stayed, 1, masks=masks or {}, window=Window(-1, 101))
+    return idle_times.rows(), first.rows()
 
 
 def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Trace) -> None:
@@ -26,12 +40,59 @@ def test_a_violation_is_an_idle_cpu_while_another_has_two(trace: Trace) -> None:
         trace.switch(60, 1, "b:2", "idle", trace.sleeps),  # CPU 1 again, until c leaves CPU 0
         trace.migrate(80, "c:3", 0, 1),
     )
-    stayed = stays(events, WINDOW)
-    lengths = queue_lengths(stayed, WINDOW, [0, 1])
-    idle_times = violations(lengths, gaps(events))
-    assert idle_times.rows() == [(1, 10, 40), (1, 60, 80)]
-    listed = longest(idle_times, lengths, stayed, 1, Window(0, 100))
-    assert listed.rows() == [(1, 10, 40, 0, 2, "b")]
+    assert listed(events) == ([(1, 10, 40), (1, 60, 80)], [(1, 10, 40, 0, 2, "b")])
+
+
+def test_a_task_waits_for_its_own_cpus_only(trace: Trace) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, "b:2", 0),  # b waits while a runs
+        trace.switch(40, 0, "a:1", "b:2", trace.preempted),  # a waits while b runs
+        trace.switch(70, 0, "b:2", "a:1", trace.sleeps),
+    )
+    assert listed(events)[0] == [(1, 10, 70)]
+    for_b = {2: frozenset({0})}
+    assert listed(events, for_b) == ([(1, 40, 70)], [(1, 40, 70, 0, 1, "a")])
+    assert listed(events, {1: frozenset({0})}) == ([(1, 10, 40)], [(1, 10, 40, 0, 2, "b")])
+    assert listed(events, {1: frozenset({0}), 2: frozenset({0, 2})}) == ([], [])
+    wide = {1: frozenset({0, 2}), 2: frozenset({0, 1, 2})}
+    idle_times, first = listed(events, wide, (0, 1, 2))
+    assert idle_times == [(1, 10, 40), (2, 10, 70)]
+    assert first == [(2, 10, 70, 0, 2, "b")]
+
+
+def test_a_running_task_does_not_wait_and_of_two_alike_one_does(trace: Trace) -> None:
+    events = trace.table(
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, "b:2", 0),
+        trace.wakeup(20, "c:3", 0),
+    )
+    masks = {1: frozenset({0, 1}), 2: frozenset({0}), 3: frozenset({0})}
+    assert listed(events, masks)[0] == [], "a, which may come, runs"
+    assert listed(events, masks | {3: frozenset({0, 1})})[0] == [(1, 20, 100)]
+    several = {pid: frozenset({0, 1}) for pid in (1, 2)} | {3: frozenset({0})}
+    assert listed(events, several)[0] == [(1, 10, 100)]
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        ("kworker/0:1", True),
+        ("kworker/0:1H", True),
+        ("migration/0", True),
+        ("ksoftirqd/0", True),
+        ("kworker/u4:1", False),
+        ("rcuop/0", False),
+        ("hog/0", False),
+        ("migration", False),
+    ],
+)
+def test_a_thread_of_one_cpu_waits_for_no_other(trace: Trace, name: str, bound: bool) -> None:
+    events = trace.table(trace.switch(0, 0, "idle", "a:1"), trace.wakeup(10, f"{name}:2", 0))
+    expected = [] if bound else [(1, 10, 100, 0, 2, name)]
+    assert listed(events)[1] == expected
+    masks = {2: frozenset({0, 1})}
+    assert listed(events, masks)[1] == expected, "its name says more than a mask"
 
 
 def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
@@ -42,8 +103,9 @@ def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
         trace.lost(50, 0),
         trace.wakeup(90, "b:2", 0),
     )
-    idle_times = violations(queue_lengths(stays(events, WINDOW), WINDOW, [0, 1]), gaps(events))
-    assert all(end <= 20 or start >= 50 for _, start, end in idle_times.rows())
+    idle_times, _ = listed(events)
+    assert idle_times[0] == (1, 10, 20)
+    assert all(end <= 20 or start >= 50 for _, start, end in idle_times)
 
 
 def test_pieces_of_one_violation_are_joined() -> None:
@@ -64,6 +126,7 @@ def measured(
     *more: Any,
     recorded: list[str] | None = None,
     allowed: tuple[int, ...] = (0, 1),
+    samples: str | None = None,
 ) -> dict[str, Any]:
     """Measures of 100 ns: two tasks on CPU 0 from 10 to 40, while CPU 1 is idle."""
     events = trace.table(
@@ -76,8 +139,8 @@ def measured(
         trace.mark(100, "numalab: end"),
     )
     run = Recording(
-        events, topology, tasks=["a", "b"], allowed_cpus=allowed, recorded=recorded, samples=None,
-        rows=100,
+        events, topology, tasks=["a", "b"], allowed_cpus=allowed, recorded=recorded,
+        samples=None if samples is None else parse_samples(samples), rows=100,
     )  # fmt: skip
     return {measure.name: measure.value for measure in GROUP.compute(run)}
 
@@ -95,6 +158,18 @@ def test_measures_of_one_violation(trace: Trace, three_nodes: Topology) -> None:
             "tasks_final_node2": 0,
         }
     )
+
+
+def test_sampled_masks_say_who_may_come(trace: Trace, three_nodes: Topology) -> None:
+    def idle(samples: str) -> Any:
+        return measured(trace, three_nodes, samples=samples)["idle_while_overloaded"]
+
+    bound = "@ 20\ntask 1 2 0 0 62 cpus=0\n"
+    assert idle("@ 20\ntask 1 2 0 0 62 cpus=0-1\n") == pytest.approx(30)
+    assert idle(bound) == 0
+    assert idle(bound + "@ 30\ntask 1 2 0 0 62 cpus=1\n") == pytest.approx(30), "bound anew"
+    assert idle("@ 200\ntask 1 2 0 0 62 cpus=0\n") == pytest.approx(30), "after the window"
+    assert idle("@ 20\ntask 1 2 0 0 62 cpus=9-1\n") == pytest.approx(30), "no list"
 
 
 def test_time_that_was_lost_is_in_no_share(trace: Trace, three_nodes: Topology) -> None:

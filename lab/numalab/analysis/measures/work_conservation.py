@@ -22,17 +22,16 @@ IDLE_WHILE_OVERLOADED = MeasureFamily(
     "idle_while_overloaded",
     "%",
     LOWER,
-    f"The share of {WINDOW} in which an allowed CPU had no runnable task while another allowed CPU "
-    "had two or more. A task being migrated counts on its destination from the moment of "
-    "sched_migrate_task.",
+    f"The share of {WINDOW} in which an allowed CPU had no runnable task while a task that may use "
+    'it waited on another. `sample = ["tasks"]` records which CPUs a task may use. '
+    "A task being migrated counts on its destination from the moment of sched_migrate_task.",
     _WAITED,
 )
 LONGEST = MeasureFamily(
     "longest_idle_while_overloaded",
     "ms",
     LOWER,
-    "The longest time for which one allowed CPU had no runnable task while another had two or "
-    "more.",
+    "The longest time of idle_while_overloaded on one CPU.",
     _WAITED,
     MeasureKind.TIMING,
 )
