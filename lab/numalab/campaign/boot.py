@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,9 +24,6 @@ from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
-from numalab.reach.counting import counting, read_reach
-from numalab.reach.line_table import LineTable
-from numalab.reach.model import RunReach
 from numalab.results.guest_output import read_guest_view
 from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
@@ -34,6 +31,8 @@ from numalab.topology.topology import Topology
 
 if TYPE_CHECKING:
     from numalab.locality.locality import Locality, Marks
+    from numalab.reach.line_table import LineTable
+    from numalab.reach.model import RunReach
 
 _MOST_MIB = 32  # of files on the usual job disk, which also holds the results
 
@@ -47,7 +46,7 @@ class Booted:
     outcome: Outcome
     differences: tuple[str, ...]
     kept: Path | None
-    reach: RunReach | None = None
+    reach: "RunReach | None" = None
     locality: "Locality | None" = None
 
 
@@ -86,7 +85,7 @@ def boot(
     allow_mismatch: bool = False,
     on_beat: Callable[[Beat], None] | None = None,
     limits: Limits | None = None,
-    table: LineTable | None = None,
+    table: "LineTable | None" = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
     returned: Path | None = None,
     between: "Marks | None" = None,
@@ -126,7 +125,7 @@ def boot_in(
     allow_mismatch: bool = False,
     on_beat: Callable[[Beat], None] | None = None,
     limits: Limits | None = None,
-    table: LineTable | None = None,
+    table: "LineTable | None" = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
     sample_ms: int = 0,
     tunables: Mapping[str, str] = MappingProxyType({}),
@@ -143,7 +142,12 @@ def boot_in(
     )  # fmt: skip
     if more_mib := _more_mib(files):
         machine = replace(machine, job_disk_mib=machine.job_disk_mib + more_mib)
-    with counting(machine, table, directory) as counted:
+    counting: AbstractContextManager[Machine] = nullcontext(machine)
+    if table is not None:
+        from numalab.reach import counting as reach_counting  # noqa: PLC0415 - rarely used
+
+        counting = reach_counting.counting(machine, table, directory)
+    with counting as counted:
         outcome = run_guest(
             counted, job, directory, connection=connection, limits=limits, on_beat=on_beat
         )
@@ -159,7 +163,7 @@ def boot_in(
     unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
     outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
     stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
-    reach = read_reach(directory)
+    reach = None if table is None else reach_counting.read_reach(directory)
     return Booted(stdout, stderr, outcome, tuple(map(str, differences)), None, reach)
 
 

@@ -18,17 +18,13 @@ from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Machine
 from numalab.progress import Progress, no_progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.reach.counting import check_countable
-from numalab.reach.prepare import ReachPlan, plan_reach
 from numalab.results.layout import Results
-from numalab.scheduler.in_guest import SchedulerInGuest, scheduler_in_guest
-from numalab.scheduler.scheduler_artifact import ensure_scheduler
-from numalab.scheduler.watchdog_artifact import ensure_watchdog
-from numalab.workload.workload import BoundWorkload
-from numalab.workload.workload_files import build_workload
 
-if TYPE_CHECKING:  # it imports the measures and their tables, which `boot` does not need
+if TYPE_CHECKING:  # `boot` needs none of these, and importing them takes time
+    from numalab.reach.prepare import ReachPlan
+    from numalab.scheduler.in_guest import SchedulerInGuest
     from numalab.study.plan import Plan
+    from numalab.workload.workload import BoundWorkload
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Builds:
     kernels: Mapping[str, BuiltKernel]
     image: BuiltImage
     files: Mapping[str, Mapping[str, bytes]]
-    schedulers: Mapping[str, SchedulerInGuest] = field(default_factory=dict)
+    schedulers: Mapping[str, "SchedulerInGuest"] = field(default_factory=dict)
     ext4: Path | None = None
 
     def root(self, kernel: BuiltKernel) -> Path:
@@ -57,7 +53,7 @@ class Setting:
     choice: Choice
     connection: str = EMBED
     allow_mismatch: bool = False
-    reach: ReachPlan | None = None
+    reach: "ReachPlan | None" = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +87,9 @@ def build_study(
     choice = choose_plan_mode(plan, mode, builds, connection, on_progress)
     counted = None
     if reach is not None:
+        from numalab.reach.counting import check_countable  # noqa: PLC0415 - not for `boot`
+        from numalab.reach.prepare import plan_reach  # noqa: PLC0415
+
         check_countable(choice.mode)
         counted = plan_reach(tuple(plan.kernels.values()), reach, on_progress or no_progress)
     setting = Setting(replace(choice, cold=cold), connection, allow_mismatch, counted)
@@ -100,13 +99,17 @@ def build_study(
 def build(
     kernels: Iterable[KernelSpec],
     recipe: Recipe,
-    workloads: Iterable[BoundWorkload] = (),
+    workloads: Iterable["BoundWorkload"] = (),
     on_progress: Progress | None = None,
 ) -> Builds:
     """Build what the cache lacks. Raises BuildError or HostError."""
     # The shortest builds come first, so that an error shows early.
     folders = {workload.name: workload for workload in workloads}
-    files = {name: build_workload(used.folder, *used.programs) for name, used in folders.items()}
+    files = {}
+    for name, used in folders.items():
+        from numalab.workload.workload_files import build_workload  # noqa: PLC0415 - not for `boot`
+
+        files[name] = build_workload(used.folder, *used.programs)
     image = ensure_image(recipe, on_progress=_titled(f"image {recipe.name}", on_progress))
     built = {
         spec.name: ensure_kernel(spec, on_progress=_titled(f"kernel {spec.name}", on_progress))
@@ -119,8 +122,14 @@ def build(
 
 def _build_schedulers(
     plan: "Plan", builds: Builds, on_progress: Progress | None
-) -> dict[str, SchedulerInGuest]:
+) -> dict[str, "SchedulerInGuest"]:
     """Build the scheduler of each variant that has one, for the variant's kernel."""
+    if not plan.schedulers:
+        return {}
+    from numalab.scheduler.in_guest import scheduler_in_guest  # noqa: PLC0415 - not for `boot`
+    from numalab.scheduler.scheduler_artifact import ensure_scheduler  # noqa: PLC0415
+    from numalab.scheduler.watchdog_artifact import ensure_watchdog  # noqa: PLC0415
+
     schedulers = {}
     for variant, spec in plan.schedulers.items():
         kernel = plan.study.variants[variant].kernel

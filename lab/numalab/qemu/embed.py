@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
@@ -65,6 +65,10 @@ class Root:
         The last process that unlocks the short folder removes it.
         """
         end_leftovers(self.path)
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Unlock the root, in which nothing runs."""
         with contextlib.suppress(OSError):
             os.close(self.lock)
         if self.short is not None:
@@ -84,18 +88,21 @@ def take_root(first: Path | None = None) -> Root:
     base, short = _base()
     mine: Root | None = None
     paths = [base / str(number) for number in range(_MOST_ROOTS)]
+    running: tuple[int, ...] | None = None  # the QEMUs of this host, for the roots beside ours
     for path in sorted(paths, key=lambda path: path != first):
         if mine is not None and not path.exists():
             return mine
         root = _try_lock(path)
         if root is None:
             continue
-        end_leftovers(root.path)
         if mine is None:
+            end_leftovers(root.path)
             mine = replace(root, short=short)
             _prepare(path)
         else:
-            root.release()
+            running = _processes("") if running is None else running
+            end_leftovers(root.path, running)
+            root.unlock()
     if mine is None:
         if short is not None:
             os.close(short)
@@ -103,17 +110,18 @@ def take_root(first: Path | None = None) -> Root:
     return mine
 
 
-def end_leftovers(root: Path) -> tuple[int, ...]:
+def end_leftovers(root: Path, pids: Iterable[int] | None = None) -> tuple[int, ...]:
     """End each QEMU that a dead owner of this folder left running; returns their process ids.
 
     The caller holds the folder's lock. The command line of a guest, or of a QEMU that libvirt
-    probes, names the folder.
+    probes, names the folder. Only `pids` are looked at, None meaning all processes.
     """
+    mark = f"{root}/lib/qemu/"
     ended = []
-    for path in Path("/proc").glob("[0-9]*"):
+    for pid in _processes(mark) if pids is None else pids:
         with contextlib.suppress(OSError):
-            if _end_qemu(int(path.name), f"{root}/lib/qemu/"):
-                ended.append(int(path.name))
+            if _end_qemu(pid, mark):
+                ended.append(pid)
     # The notes about running domains; the cache of QEMU's capabilities stays.
     for name in ("run", "lib"):
         shutil.rmtree(root / name, ignore_errors=True)
@@ -166,9 +174,20 @@ def _end_qemu(pid: int, mark: str) -> bool:
         os.close(descriptor)
 
 
+def _processes(mark: str) -> tuple[int, ...]:
+    """Return the QEMUs whose command line holds `mark`."""
+    qemus = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if _is_qemu_of(int(path.name), mark):
+                qemus.append(int(path.name))
+    return tuple(qemus)
+
+
 def _is_qemu_of(pid: int, mark: str) -> bool:
-    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-    return "qemu-system" in command.partition("\0")[0] and mark in command
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    program = command.partition(b"\0")[0]
+    return b"qemu-system" in program and os.fsencode(mark) in command
 
 
 def _base() -> tuple[Path, int | None]:

@@ -3,7 +3,6 @@
 Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects as in RFC 2045, 2047.
 """
 
-import email.policy
 import re
 from contextlib import suppress
 from email.errors import HeaderParseError
@@ -76,10 +75,10 @@ def _parse(message: bytes) -> tuple[Message, bytes]:
     """Split a message into its headers and its body.
 
     The standard library parses the parts of a body recursively, and its newer policies parse a
-    header in quadratic time.
+    header in quadratic time; the parser's own is the old one (compat32).
     """
     head, _, body = (b"\n" + message).partition(b"\n\n")
-    return BytesHeaderParser(policy=email.policy.compat32).parsebytes(head[1:] + b"\n\n"), body
+    return BytesHeaderParser().parsebytes(head[1:] + b"\n\n"), body
 
 
 def _plain_part(headers: Message, body: bytes, depth: int) -> tuple[Message, bytes] | None:

@@ -19,13 +19,8 @@ from numalab.errors import UserError
 from numalab.files import open_regular, reading
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
-from numalab.locality.count_places import count_places
 from numalab.machine.model import MODES, QUANTUM_NS, check_by_hand
 from numalab.qemu.hypervisor import EMBED
-from numalab.reach.counting import check_countable
-from numalab.reach.merge import merged
-from numalab.reach.prepare import plan_reach
-from numalab.reach.text import reach_lines
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
 from numalab.topology.memory.timing import in_slow_motion
@@ -148,6 +143,9 @@ def command(
         )
         table = None
         if reach is not None:
+            from numalab.reach.counting import check_countable  # noqa: PLC0415 - rarely used
+            from numalab.reach.prepare import plan_reach  # noqa: PLC0415
+
             check_countable(choice.mode)
             table = plan_reach((spec,), reach, tell).tables[prepared.kernels[spec.name].digest]
         _check_speed(choice.mode, instruction_ns, quantum, slow_motion)
@@ -165,6 +163,8 @@ def command(
             host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         if between is not None:
+            from numalab.locality.count_places import count_places  # noqa: PLC0415 - rarely used
+
             symbols = prepared.kernels[spec.name].symbols
             barriers = locality == BETWEEN_BARRIERS
             machine, taken = count_places(machine, symbols, taken, barriers=barriers)
@@ -264,6 +264,9 @@ def show_booted(booted: Booted, as_json: bool) -> None:
     pass_on(booted.stdout, sys.stdout)
     pass_on(booted.stderr, sys.stderr)
     if booted.reach is not None:
+        from numalab.reach.merge import merged  # noqa: PLC0415 - rarely used
+        from numalab.reach.text import reach_lines  # noqa: PLC0415
+
         for line in reach_lines(merged([("", booted.reach)])):
             say(line)
     if booted.locality is not None:
