@@ -2,13 +2,16 @@
 
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from bench.boot import NUMALAB
 from bench.guests import machine
+from bench.large import repeat
 from numalab.analysis.analyse import analyse
 from numalab.campaign.build import Builds
 from numalab.capture.decode import decode_trace
@@ -35,14 +38,20 @@ class Decoding:
     memory: float
 
 
-def measure_decoding(builds: Builds, folder: Path, events: int, rounds: int) -> Decoding:
-    """Record hackbench in ring-4; decode it and let trace-cmd print it in turns."""
+def recorded(builds: Builds, folder: Path, events: int) -> RunDir:
+    """Record hackbench in ring-4; return the run's folder."""
     directory = RunDir(folder / "large")
     large = replace(machine(builds, "large"), trace_memory_mib=96, job_disk_mib=256)
     command = ("hackbench", "-g", "3", "-l", str(events // EVENTS_OF_LOOP))
     outcome = run_guest(large, Job(command, events=EVENTS), directory)
     if outcome.status:
         raise RuntimeError(directory.stderr.read_text())
+    return directory
+
+
+def measure_decoding(builds: Builds, folder: Path, events: int, rounds: int) -> Decoding:
+    """Decode a recording of hackbench and let trace-cmd print it, in turns."""
+    directory = recorded(builds, folder, events)
     ring = load_topology("ring-4")
     ours, reference = [], []
     for _ in range(rounds):
@@ -62,6 +71,28 @@ def measure_decoding(builds: Builds, folder: Path, events: int, rounds: int) -> 
         median(measures),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     )
+
+
+def measure_long(trace: Path, folder: Path, events: int) -> tuple[float, float]:
+    """Measure a recording of `events` events at least; return minutes and the peak in MiB.
+
+    Its pages are those of `trace` again and again.
+    """
+    path = folder / "long.dat"
+    times = -(-events // decode_trace(trace, None, folder / "events.parquet").events)
+    repeat(trace, path, times)
+    argv = [*NUMALAB, "trace", str(path), "--topology", "ring-4", "--json"]
+    # Its own child: the peak of all children would be that of the largest.
+    program = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    began = time.monotonic()
+    command = [sys.executable, "-c", program, *argv]
+    done = subprocess.run(command, check=True, capture_output=True, timeout=7200)
+    path.unlink()
+    return (time.monotonic() - began) / 60, int(done.stdout) / 1024
 
 
 def _report(trace: Path) -> None:

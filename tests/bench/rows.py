@@ -103,8 +103,11 @@ ROWS = (
         "decode", "decode a recording", reference="`trace-cmd report`", most=0.25, of_ratio=True
     ),
     Row("decode-cpu", "CPU time of decoding", reference="`trace-cmd report`"),
+    Row("decode-start", "CPU time to import the decoder", reference="`python -c pass`"),
     Row("measures", "take the measures and findings of the recording"),
     Row("memory", "memory at the peak of decoding and measures", "MiB", most=1024),
+    Row("long", "`numalab trace` of 100 million events", "min"),
+    Row("long-memory", "memory of `numalab trace` of 100 million events", "MiB", most=1024),
     Row("list", "list 10,000 runs", most=1.0),
     Row("query", "a query over the measures of 10,000 runs", most=2.0),
     Row("report", "report of 30 runs with 1,000,000 events", most=20.0),
