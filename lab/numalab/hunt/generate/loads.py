@@ -46,6 +46,18 @@ def unfold(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, (Part("hog", count, allowed, start),))
 
 
+def piled(rng: random.Random, machine: Topology) -> Load | None:
+    """More hogs than CPUs everywhere, most of them on one node: no CPU ever goes idle."""
+    start, allowed = _start_and_allowed(rng, machine)
+    if len(allowed) <= len(start):
+        return None
+    parts = (
+        Part("hog", len(allowed) * rng.choice((1, 2)), allowed),
+        Part("hog", len(start) * rng.choice((2, 3)) + 1, allowed, start),
+    )
+    return Load(1500, parts)
+
+
 def partial(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs that may use a part of the CPUs of several nodes, whose neighbours stay idle."""
     holders = [node for node in machine.nodes if node.cpus]
@@ -336,6 +348,7 @@ def cpuset(rng: random.Random, machine: Topology) -> Load | None:
 FAMILIES: dict[Family, float] = {
     spread: 3.0,
     unfold: 1.5,
+    piled: 1.0,
     partial: 1.5,
     crowd: 0.7,
     real_time: 0.7,
