@@ -10,8 +10,6 @@ from numalab.files import replacing
 from numalab.places import cache_dir
 from numalab.process import find_program, run
 
-_FAIR_TURNS = (8, 1)
-
 
 @cache
 def qemu_version(program: Path | None) -> tuple[int, ...]:
@@ -25,16 +23,6 @@ def qemu_version(program: Path | None) -> tuple[int, ...]:
     except HostError:  # the start of the guest raises the error
         return ()
     return parse_qemu_version(text)
-
-
-def turns_are_fair(program: Path | None) -> bool:
-    """Return whether busy CPUs share time fairly in icount mode; True if unknown.
-
-    From QEMU 8.1 on ("accel/tcg/tcg-accel-ops-rr: ensure fairness with icount") the time until the
-    next timer of any CPU is shared out among them; before, one may get all of it.
-    """
-    version = qemu_version(program)
-    return not version or version >= _FAIR_TURNS
 
 
 def parse_qemu_version(text: str) -> tuple[int, ...]:

@@ -34,7 +34,6 @@ from numalab.kernel.kernel_specs import KernelSpec, without_last_series
 from numalab.places import project_dir
 from numalab.plugins import require_plugins
 from numalab.progress import Progress
-from numalab.qemu.emulator import turns_are_fair
 from numalab.qemu.hypervisor import EMBED, connect
 from numalab.reach.model import CodeChange
 from numalab.scheduler.scheduler_spec import find_scheduler
@@ -167,7 +166,7 @@ def command(
     connect(connection)
     with progress_lines("prepare") as tell:
         if mode == "icount" and emulator is None:
-            emulator = _fair_emulator(tell)
+            emulator = _own_emulator(tell)
         bench, *references = prepare_benches(
             [spec, *([other] if other else [])],
             mode,
@@ -256,20 +255,18 @@ def command(
         raise typer.Exit(1)
 
 
-def _fair_emulator(tell: Progress) -> str | None:
-    """Return the emulator to hunt with, built; None for the host's QEMU.
+def _own_emulator(tell: Progress) -> str | None:
+    """Return the emulator to hunt with, built; None for the host's QEMU if it cannot be built.
 
-    Where the host's QEMU lets a busy CPU wait in icount mode, waits of tasks say little: they vary
-    ten times as much by chance.
+    Before 8.1 QEMU lets a busy CPU wait in icount mode, so that waits of tasks vary ten times as
+    much by chance; and no version as it is distributed repeats every run.
     """
-    if turns_are_fair(None):
-        return None
     spec = find_emulator()
     try:
         ensure_emulator(spec, on_progress=tell)
     except LabError as error:
         say(
-            f"warning: hunting with the host's QEMU, which lets a busy CPU wait:"
+            f"warning: hunting with the host's QEMU, whose runs vary more by chance:"
             f" {str(error).splitlines()[0]}"
         )
         return None
