@@ -22,6 +22,11 @@ def test_a_quota_that_others_compete_for_need_not_be_used() -> None:
     assert finding.value == pytest.approx(0.2)
 
 
+def test_a_quota_is_of_fair_tasks_only() -> None:
+    load = QUOTA.replace(" cpus", " policy=rr priority=5 cpus")
+    assert not quota(recording(load, [(1, "hog0.0", 0, 500, 1000)]))
+
+
 def test_weights_decide_between_groups_and_nested_groups_count_as_their_parent() -> None:
     load = (
         "time ms=1000;group name=a weight=300;group name=b parent=a;group name=c weight=100;"

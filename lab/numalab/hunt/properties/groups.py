@@ -22,7 +22,8 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
     used = _used(run)
     for group in load.groups:
         places = _places(load, group)
-        if not group.quota_ms or not places:
+        # A quota is of fair tasks only.
+        if not group.quota_ms or not places or any(load.parts[n].is_real_time for n in places):
             continue
         wanted = _wanted(load, places)
         allowed = window.length_ns * group.quota_ms / PERIOD_MS
