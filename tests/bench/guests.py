@@ -53,13 +53,16 @@ def measure_start(builds: Builds, folder: Path, rounds: int) -> Start:
         decoding = time.monotonic() - began
         outside.append(wall["prepare"] + wall["start"] + wall["gather"] + decoding)
         ours.append(wall["start"] + wall["boot"])
-        by_hand.append(_boot_by_hand(machine(builds, "hand"), RunDir(folder / f"hand-{number}")))
+        hand = replace(cold, name="hand")
+        by_hand.append(_boot_by_hand(hand, RunDir(folder / f"hand-{number}")))
     return Start(median(ours), median(by_hand), median(outside))
 
 
 def _boot_by_hand(machine: Machine, directory: RunDir) -> float:
     """Start the QEMU that libvirt would start, without libvirt; return seconds to the init."""
     prepared = prepare_guest(machine, Job(("true",)), directory)
+    if directory.heartbeat.exists():
+        raise RuntimeError("the guest is to boot, not to continue a saved one")
     words = shlex.split(connect().command_line(prepared.xml))
     argv: list[str] = []
     skip = False
