@@ -36,9 +36,10 @@ _IN_MEMORY = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8, _TEXT_TYPE: 16}
 # Least bytes of a value in a page of distinct values; a text has a length of four bytes.
 _IN_DICTIONARY = {1: 4, 2: 8, 4: 4, 5: 8, _TEXT_TYPE: 4}
 _CODECS = (0, 6, 7)  # none, zstd, LZ4_RAW
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
-_PLAIN, _DICTIONARY, _RLE, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT = 0, 2, 3, 8, 9
-_DATA_ENCODINGS = (_PLAIN, _DICTIONARY, _RLE, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT)
+# Types of pages, and encodings (apache/parquet-format 2.10, parquet.thrift).
+DATA_PAGE, DICTIONARY_PAGE = 0, 2
+PLAIN, _DICTIONARY, RLE, RLE_DICTIONARY, BYTE_STREAM_SPLIT = 0, 2, 3, 8, 9
+_DATA_ENCODINGS = (PLAIN, _DICTIONARY, RLE, RLE_DICTIONARY, BYTE_STREAM_SPLIT)
 
 _Spec = Mapping[int, Any]  # by field: None for a number or bytes, else the fields of a struct
 _ELEMENT: _Spec = {1: None, 3: None, 4: None, 5: None}
@@ -337,12 +338,12 @@ def _page_values(leaf: _Leaf, header: dict[int, Any], *, is_first: bool) -> int:
     plain, packed = header.get(2, -1), header.get(3, -1)
     if not 0 <= plain <= _PAGE_BYTES or packed < 0:
         raise ValueError(f"a page of {plain} bytes, and at most {_PAGE_BYTES} are read")
-    if is_first and header.get(1) == _DICTIONARY_PAGE:
+    if is_first and header.get(1) == DICTIONARY_PAGE:
         about = header.get(7, {})
         least = _IN_DICTIONARY.get(leaf.type, plain + 1)
-        if about.get(2) in (_PLAIN, _DICTIONARY) and 0 <= about.get(1, -1) * least <= plain:
+        if about.get(2) in (PLAIN, _DICTIONARY) and 0 <= about.get(1, -1) * least <= plain:
             return 0
-    elif not is_first and header.get(1) == _DATA_PAGE:
+    elif not is_first and header.get(1) == DATA_PAGE:
         about = header.get(5, {})
         if about.get(2) in _DATA_ENCODINGS and (values := about.get(1, -1)) >= 0:
             return int(values)

@@ -16,12 +16,18 @@ import zstandard
 from numalab.capture.columns import Cells, Numbers
 from numalab.capture.ring_buffer import Ints
 from numalab.capture.texts import Texts
+from numalab.parquet import (
+    BYTE_STREAM_SPLIT,
+    DATA_PAGE,
+    DICTIONARY_PAGE,
+    PLAIN,
+    RLE,
+    RLE_DICTIONARY,
+)
 
 _MAGIC = b"PAR1"
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12  # kinds of values in Thrift's compact protocol
 _BOOLEAN, _INT32, _INT64, _BYTE_ARRAY = 0, 1, 2, 6  # physical types
-_PLAIN, _RLE, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT = 0, 3, 8, 9  # encodings
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 _UNCOMPRESSED, _ZSTD = 0, 6
 _OPTIONAL = 1
 _TYPES: Final[Mapping[pl.DataType, tuple[int, int | None]]] = {
@@ -100,11 +106,11 @@ class EventTable:
         codec = _ZSTD if len(data) + len(values.different) >= _LEAST_PACKED else _UNCOMPRESSED
         if values.different_count:
             dictionary_at = start
-            about = _ints((1, values.different_count), (2, _PLAIN))
-            plain += self._page(values.different, codec, _DICTIONARY_PAGE, 7, about)
+            about = _ints((1, values.different_count), (2, PLAIN))
+            plain += self._page(values.different, codec, DICTIONARY_PAGE, 7, about)
         data_at = self._at
-        about = _ints((1, rows), (2, values.encoding), (3, _RLE), (4, _RLE))
-        plain += self._page(data, codec, _DATA_PAGE, 5, about)
+        about = _ints((1, rows), (2, values.encoding), (3, RLE), (4, RLE))
+        plain += self._page(data, codec, DATA_PAGE, 5, about)
         return _Chunk(self._at - start, plain, codec, values.encoding, data_at, dictionary_at)
 
     def _page(self, data: bytes, codec: int, kind: int, key: int, about: bytes) -> int:
@@ -146,7 +152,7 @@ def _encoded(values: Numbers | Texts, physical: int) -> _Values:
     if isinstance(values, Texts):
         return _encoded_texts(values)
     if physical == _BOOLEAN:
-        return _Values(np.packbits(values != 0, bitorder="little").tobytes(), _PLAIN)
+        return _Values(np.packbits(values != 0, bitorder="little").tobytes(), PLAIN)
     return _encoded_numbers(values.astype(np.int32) if values.dtype.itemsize < 4 else values)
 
 
@@ -156,7 +162,7 @@ def _encoded_texts(texts: Texts) -> _Values:
     which, used = _numbered(texts.which, len(texts.different))
     different = [text.encode() for text in texts.different.gather(used).to_list()]
     page = b"".join(len(text).to_bytes(4, "little") + text for text in different)
-    return _Values(_indices(which, len(used)), _RLE_DICTIONARY, page, len(used))
+    return _Values(_indices(which, len(used)), RLE_DICTIONARY, page, len(used))
 
 
 def _encoded_numbers(values: Numbers) -> _Values:
@@ -167,9 +173,9 @@ def _encoded_numbers(values: Numbers) -> _Values:
     if span <= min(_WIDEST_RANGE, 4 * len(values)):
         which, used = _numbered((values - least).astype(np.uint16), span)
         page = (used.astype(values.dtype) + least).tobytes()
-        return _Values(_indices(which, len(used)), _RLE_DICTIONARY, page, len(used))
+        return _Values(_indices(which, len(used)), RLE_DICTIONARY, page, len(used))
     parts = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
-    return _Values(parts.T.tobytes(), _BYTE_STREAM_SPLIT)
+    return _Values(parts.T.tobytes(), BYTE_STREAM_SPLIT)
 
 
 def _numbered(which: Numbers, count: int) -> tuple[Numbers, Ints]:
@@ -275,7 +281,7 @@ def _group(schema: Mapping[str, pl.DataType], rows: int, chunks: list[_Chunk]) -
 
 def _chunk(name: str, physical: int, rows: int, chunk: _Chunk) -> bytes:
     """ColumnChunk, with its ColumnMetaData."""
-    encodings = sorted({_PLAIN, _RLE, chunk.encoding})
+    encodings = sorted({PLAIN, RLE, chunk.encoding})
     sizes = [(5, rows), (6, chunk.plain), (7, chunk.packed), (9, chunk.data_at)]
     start = chunk.data_at
     if chunk.dictionary_at is not None:
@@ -292,4 +298,4 @@ def _chunk(name: str, physical: int, rows: int, chunk: _Chunk) -> bytes:
     return _ints((2, start), kind=_I64) + _field(1, _STRUCT) + meta + b"\0"
 
 
-_NOTHING = _Values(b"", _PLAIN)
+_NOTHING = _Values(b"", PLAIN)
