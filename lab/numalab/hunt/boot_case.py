@@ -28,7 +28,7 @@ from numalab.hunt.compare.facts import (
 )
 from numalab.hunt.compare.kernel_memory import open_kernel_memory
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.load import render_loads
+from numalab.hunt.load_text import render_loads
 from numalab.hunt.property import (
     DOMAINS,
     DRIVER,

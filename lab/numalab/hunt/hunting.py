@@ -21,7 +21,7 @@ from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
 from numalab.hunt.property import FACTS
-from numalab.hunt.simplify import fewest_loads, simplified
+from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers

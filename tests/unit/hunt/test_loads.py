@@ -12,7 +12,8 @@ from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import FAMILIES
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
-from numalab.hunt.load import CHANNELS, KINDS, POLICIES, Load, parse_loads, render_load
+from numalab.hunt.load import CHANNELS, KINDS, POLICIES, Load
+from numalab.hunt.load_text import parse_loads, render_load
 
 RICH = (
     "time ms=1500;group name=a quota=50;group name=b weight=300 parent=a cpus=0-2;"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.load import parse_loads, render_load
-from numalab.hunt.plausible.implausibility import implausibility
-from numalab.hunt.shrink import shrink
+from numalab.hunt.load_text import parse_loads, render_load
+from numalab.hunt.simplify.implausibility import implausibility
+from numalab.hunt.simplify.shrink import shrink
 
 
 def big() -> Case:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
-from numalab.hunt.load import render_loads
+from numalab.hunt.load_text import render_loads
 from numalab.hunt.posting.program import PROGRAM
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import usual_shift

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from numalab.hunt.direction.fit import fitted
 from numalab.hunt.generate.cases import draw_case
-from numalab.hunt.load import parse_loads, render_load
+from numalab.hunt.load_text import parse_loads, render_load
 
 
 @settings(max_examples=60)

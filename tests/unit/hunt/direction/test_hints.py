@@ -18,7 +18,7 @@ from numalab.hunt.direction.hints import (
 )
 from numalab.hunt.generate.cases import draw_case
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.load import parse_loads
+from numalab.hunt.load_text import parse_loads
 from numalab.source.changes import Change, ChangedLine, FileChange
 
 TEXT = """\

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.load import Cpus, Load
-from numalab.hunt.plausible.implausibility import free, link_hops
+from numalab.hunt.simplify.implausibility import free, link_hops
 from numalab.topology.topology import Topology
 
 _MOST_CPUS = 12

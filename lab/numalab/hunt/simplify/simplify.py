@@ -7,7 +7,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import Finding
 from numalab.hunt.load import Load
-from numalab.hunt.shrink import shrink
+from numalab.hunt.simplify.shrink import shrink
 from numalab.hunt.workers import BudgetOverError
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.load import parse_loads
-from numalab.hunt.plausible.implausibility import implausibility, odd_distances
-from numalab.hunt.plausible.plainer import plainer_on_other_nodes, plainer_on_own_nodes
-from numalab.hunt.shrink import shrink
+from numalab.hunt.load_text import parse_loads
+from numalab.hunt.simplify.implausibility import implausibility, odd_distances
+from numalab.hunt.simplify.plainer import plainer_on_other_nodes, plainer_on_own_nodes
+from numalab.hunt.simplify.shrink import shrink
 
 ODD = "matrix = [[10,16,16,21],[16,10,16,27],[16,16,10,16],[21,27,16,10]]"
 LINE = '[shape]\nkind = "line"\ndistances = [10, 20, 30, 40]'

@@ -1,1 +1,0 @@
-"""Plausible cases: a measure of a case, and plainer cases to try when shrinking."""
