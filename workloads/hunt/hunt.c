@@ -544,6 +544,14 @@ static void put_weight(const struct group *group, long weight)
 	put_in(group, "cpu.weight", text);
 }
 
+static void move_process(int number, const char *group)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%d", pids[number]);
+	put_in(find_group(group), "cgroup.procs", text);
+}
+
 /* Parents come before their children. */
 static void make_groups(void)
 {
@@ -567,15 +575,12 @@ static void make_groups(void)
 			put_weight(group, group->weight);
 		put_quota(group, group->quota);
 		put_in(group, "cpuset.cpus", *group->cpus ? group->cpus : "\n");
+		if (group->partition)
+			put_in(group, "cpuset.cpus.partition", "root");
 	}
-	for (int i = 0; i < pid_count; i++) {
-		char text[24];
-
-		if (!*parts[part_of[i]].group)
-			continue;
-		snprintf(text, sizeof(text), "%d", pids[i]);
-		put_in(find_group(parts[part_of[i]].group), "cgroup.procs", text);
-	}
+	for (int i = 0; i < pid_count; i++)
+		if (*parts[part_of[i]].group)
+			move_process(i, parts[part_of[i]].group);
 }
 
 static void remove_groups(void)
@@ -606,6 +611,8 @@ static void change_part(const struct event *event)
 	for (int i = 0; i < pid_count; i++) {
 		if (part_of[i] != event->part)
 			continue;
+		if (*event->into)
+			move_process(i, event->into);
 		if (*event->cpus)
 			bind_process(i, &cpus);
 		if (event->nice != NO_NICE)

@@ -14,16 +14,18 @@
  *                                         touches memory that was first touched from START, or on NODE
  *   locker ... run= sleep=                takes the lock of all lockers (with priority inheritance), works RUN us
  *                                         with it, gives it back, sleeps
- *   group name= parent= weight= quota= cpus= idle=
- *                                         a cgroup; QUOTA ms of CPU time in each 100 ms
+ *   group name= parent= weight= quota= cpus= idle= partition=
+ *                                         a cgroup; QUOTA ms of CPU time in each 100 ms; partition=1: CPUS are
+ *                                         taken from all others
  *   hotplug cpu= off= on=                 a CPU goes off line and comes back, ms after the begin
  *   cpuset from= to= at=                  all tasks are in a cpuset, whose CPUs change
- *   change at= part= [cpus= nice= policy= priority= stop= go=]
- *   change at= group= [cpus= weight= quota=]
- *                                         what changes, ms after the begin; stop=1 and go=1: SIGSTOP, SIGCONT
+ *   change at= [times= every=] part= [cpus= nice= policy= priority= runtime= period= into= stop= go=]
+ *   change at= [times= every=] group= [cpus= weight= quota=]
+ *                                         what changes, ms after the begin, TIMES times, each EVERY ms; INTO is
+ *                                         another group for the tasks; stop=1 and go=1: SIGSTOP, SIGCONT
  *
  * Every part may have policy=fair|batch|idle|fifo|rr|deadline, with priority= (fifo, rr), or runtime= and
- * period= in us (deadline); slice= in us (fair, batch); group=NAME.
+ * period= in us, reclaim=1 (deadline); slice= in us (fair, batch); group=NAME.
  *
  * Tasks start bound to START; when all of them run they are allowed on CPUS, and the time begins. At
  * half of it, those with LATER are allowed on LATER instead. `threads=1` makes one process of
@@ -37,6 +39,7 @@
 #define MOST_TASKS 256
 #define MOST_WAKEES 16
 #define MOST_GROUPS 16
+#define MOST_EVENTS 256
 #define MOST_NODES 64
 #define CGROUPS "/sys/fs/cgroup"
 #define NO_NICE 99
@@ -70,21 +73,21 @@ struct part {
 
 struct group {
 	char name[16], path[128], cpus[128];
-	long weight, quota, idle;
+	long weight, quota, idle, partition;
 };
 
 struct event {
 	long ms;
 	enum { OFF, ON, SET, HALF, CHANGE } what;
 	int cpu, part, stop, go;
-	char cpus[128], group[16];
+	char cpus[128], group[16], into[16];
 	long nice, weight, quota;
 	struct attributes attributes; /* where size is not 0 */
 };
 
 static struct part parts[MOST_PARTS];
 static struct group groups[MOST_GROUPS];
-static struct event events[MOST_PARTS];
+static struct event events[MOST_EVENTS];
 static int part_count, event_count, group_count;
 static long load_ms;
 static char cpuset_from[128];
@@ -93,7 +96,7 @@ static struct event *add_event(long ms, int what, int cpu, const char *cpus)
 {
 	struct event *event = &events[event_count++];
 
-	if (event_count > MOST_PARTS)
+	if (event_count > MOST_EVENTS)
 		die("too many events");
 	*event = (struct event){ .ms = ms, .what = what, .cpu = cpu, .part = -1, .nice = NO_NICE };
 	snprintf(event->cpus, sizeof(event->cpus), "%s", cpus);
@@ -148,6 +151,8 @@ static struct attributes parse_attributes(char **words)
 
 	if (attributes.policy != DEADLINE)
 		attributes.runtime = number(words, "slice", 0, 0, 100000) * 1000;
+	if (number(words, "reclaim", 0, 0, 1))
+		attributes.flags = 2; /* SCHED_FLAG_RECLAIM */
 	return attributes;
 }
 
@@ -180,6 +185,7 @@ static void parse_group(char **words)
 		.weight = number(words, "weight", 100, 1, 10000),
 		.quota = number(words, "quota", 0, 0, 100000),
 		.idle = number(words, "idle", 0, 0, 1),
+		.partition = number(words, "partition", 0, 0, 1),
 	};
 	name_group(name, value(words, "name", NULL));
 	strcpy(group->name, name);
@@ -191,7 +197,9 @@ static void parse_group(char **words)
 
 static void parse_change(char **words)
 {
+	long times = number(words, "times", 1, 1, MOST_EVENTS), every = number(words, "every", 0, 0, 600000);
 	struct event *event = add_event(number(words, "at", 0, 0, 600000), CHANGE, 0, value(words, "cpus", ""));
+	struct event first;
 
 	event->part = number(words, "part", -1, 0, MOST_PARTS - 1);
 	event->nice = number(words, "nice", NO_NICE, -20, 19);
@@ -200,8 +208,15 @@ static void parse_change(char **words)
 	event->stop = number(words, "stop", 0, 0, 1);
 	event->go = number(words, "go", 0, 0, 1);
 	name_group(event->group, value(words, "group", ""));
+	name_group(event->into, value(words, "into", ""));
 	if (*value(words, "policy", ""))
 		event->attributes = parse_attributes(words);
+	first = *event;
+	for (long number = 1; number < times; number++) {
+		event = add_event(0, CHANGE, 0, "");
+		*event = first;
+		event->ms += number * every;
+	}
 }
 
 static void parse_part(char *text)

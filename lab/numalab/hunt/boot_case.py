@@ -237,7 +237,7 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     )
     differences += differing_levels(predicted(case.machine, bench.kernel, guest_view), facts)
     files = guest_text_if_any(directory.sched_domains)
-    rebuilt = any(load.hotplug or load.cpuset for load in case.loads)
+    rebuilt = any(load.rebuilds_domains for load in case.loads)
     facts += facts_of_guest(guest_view, files, capacities=not rebuilt)
     alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
     missing = loads_not_started(stdout)

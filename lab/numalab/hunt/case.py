@@ -37,9 +37,9 @@ class Case:
         """Return a digest of this case and of further texts."""
         return hashlib.sha256("\0".join([self.text, *also]).encode()).hexdigest()[:16]
 
-    def with_hotplug_last(self) -> "Case":
-        """Return the case with its loads in this order, but those with hotplug last."""
-        return replace(self, loads=tuple(sorted(self.loads, key=lambda load: bool(load.hotplug))))
+    def with_machine_changes_last(self) -> "Case":
+        """Return the case with its loads in this order, but those that change the machine last."""
+        return replace(self, loads=tuple(sorted(self.loads, key=lambda load: load.changes_machine)))
 
     def only(self, *loads: Load) -> "Case":
         """Return the machine with these loads."""
@@ -102,6 +102,9 @@ def load_kinds(load: Load) -> set[str]:
         "policy batch or idle": any(part.policy in ("batch", "idle") for part in parts),
         "cgroups": bool(load.groups),
         "changes": bool(load.changes),
+        "partitions": any(group.partition for group in load.groups),
+        "changes time and again": any(change.times > 1 for change in load.changes),
+        "tasks that change their cgroup": any(change.into for change in load.changes),
         "wakees with masks of their own": any(part.wakee for part in parts),
         "threads that share memory": any(part.threads for part in parts),
         "memory that rests": any(part.rest for part in parts),

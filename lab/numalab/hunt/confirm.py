@@ -174,14 +174,14 @@ class Confirmed:
 def in_context(case: Case, loads: Collection[int], times: int = 1) -> list[int]:
     """Return an order of loads in which each runs `times` times, after the load before it.
 
-    What a load shows may depend on where the tasks of the load before ran. Loads with hotplug come
-    last, because they may affect later loads.
+    What a load shows may depend on where the tasks of the load before ran. Loads that
+    change the machine come last, because they may affect later loads.
     """
     order: list[int] = []
-    for hotplug in (False, True):
+    for last in (False, True):
         for _ in range(times):
             for n in sorted(loads):
-                if bool(case.loads[n].hotplug) is hotplug:
+                if case.loads[n].changes_machine is last:
                     before = [] if n == 0 or order[-1:] == [n - 1] else [n - 1]
                     order += [*before, n]
     return order

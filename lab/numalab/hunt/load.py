@@ -35,7 +35,8 @@ class Part:
     parts share one lock with priority inheritance. Memory users have `mib` each, first touched
     where they start or on `node`; `threads` are of one process and share it; with `rest` nothing
     is touched in the second quarter of the time; `shared` memory is of all processes of the part.
-    `group` is the cgroup of the tasks, if any.
+    `group` is the cgroup of the tasks, if any. With `reclaim` deadline tasks use what others leave
+    (SCHED_FLAG_RECLAIM, Documentation/scheduler/sched-deadline.rst).
     """
 
     kind: PartKind
@@ -61,6 +62,7 @@ class Part:
     shared: bool = False
     execs: bool = False
     yields: bool = False
+    reclaim: bool = False
     group: str = ""
 
     @property
@@ -84,7 +86,8 @@ class Cgroup:
     """A cgroup for tasks (cgroup v2): its CPUs (empty: all), weight, and quota.
 
     `quota_ms` is the CPU time in each 100 ms (0: no limit). With `idle` its tasks are as those of
-    policy idle. A group that is a `parent` has no tasks of its own.
+    policy idle. A group that is a `parent` has no tasks of its own. The `cpus` of a `partition` are
+    taken from all other tasks, and have sched domains of their own.
     """
 
     name: str
@@ -93,6 +96,7 @@ class Cgroup:
     quota_ms: int = 0
     cpus: Cpus = ()
     idle: bool = False
+    partition: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,16 +121,22 @@ class CpusetChange:
 class LoadChange:
     """A change of a part or of a group, in ms after the start; what is None or empty stays.
 
+    It happens `times` times, each `every_ms`. `into` moves the tasks of the part to another group.
     `stop` sends SIGSTOP to the tasks of the part, `go` SIGCONT.
     """
 
     at_ms: int
+    times: int = 1
+    every_ms: int = 0
     part: int | None = None
     group: str = ""
     cpus: Cpus = ()
     nice: int | None = None
     policy: Policy | None = None
     priority: int = 0
+    runtime_us: int = 0
+    period_us: int = 0
+    into: str = ""
     weight: int = 0
     quota_ms: int = 0
     stop: bool = False
@@ -166,7 +176,7 @@ class Load:
     def has_plain_tasks(self) -> bool:
         """Whether fair shares follow from nice levels alone, and every runnable task may run."""
         changed = any(
-            change.group or change.stop or change.policy or change.nice is not None
+            change.group or change.stop or change.policy or change.into or change.nice is not None
             for change in self.changes
         )
         return not (changed or self.groups) and not any(
@@ -179,6 +189,26 @@ class Load:
     def is_plain(self) -> bool:
         """Whether it has plain tasks, and nothing changes: absolute limits are from such loads."""
         return self.has_plain_tasks and self.is_steady
+
+    @property
+    def changes_machine(self) -> bool:
+        """Whether CPUs or sched domains change, which may affect later loads."""
+        return bool(self.hotplug) or any(group.partition for group in self.groups)
+
+    @property
+    def rebuilds_domains(self) -> bool:
+        """Whether the kernel may build its sched domains anew meanwhile."""
+        return self.changes_machine or self.cpuset is not None
+
+    @cached_property
+    def timeline(self) -> tuple[tuple[int, LoadChange], ...]:
+        """Each change as often as it happens, with its time in ms after the start, in order."""
+        happened = [
+            (change.at_ms + number * change.every_ms, change)
+            for change in self.changes
+            for number in range(change.times)
+        ]
+        return tuple(sorted(happened, key=lambda pair: pair[0]))
 
     @cached_property
     def group_of(self) -> Mapping[str, Cgroup]:
@@ -198,7 +228,9 @@ class Load:
 
     def has_quota(self, part: Part) -> bool:
         """Whether a quota may stop the tasks of a part."""
-        above = [group.name for group in self._above(part)]
+        places = {place for place, other in enumerate(self.parts) if other == part}
+        names = {part.group} | {change.into for change in self.changes if change.part in places}
+        above = [group.name for name in names for group in self._above(name)]
         return any(self.group_of[name].quota_ms for name in above) or any(
             change.quota_ms for change in self.changes if change.group in above
         )
@@ -207,23 +239,29 @@ class Load:
         """Return the CPUs allowed for the tasks of a part, or its wakees, at a time."""
         part = self.parts[place]
         own = part.later if part.later and at_ms >= self.ms / 2 else part.cpus
-        for change in self.changes:
-            if change.part == place and change.cpus and at_ms >= change.at_ms:
+        for ms, change in self.timeline:
+            if change.part == place and change.cpus and at_ms >= ms:
                 own = change.cpus
         own = part.wakee if wakees and part.wakee else own
-        return self._in_cpusets(frozenset(own), part, at_ms)
+        return self._in_cpusets(frozenset(own), place, at_ms)
 
     def cpuset_of(self, place: int, at_ms: float) -> frozenset[int]:
         """Return the CPUs of the cpuset of a part at a time; none without a cpuset."""
-        return self._in_cpusets(frozenset(), self.parts[place], at_ms)
+        return self._in_cpusets(frozenset(), place, at_ms)
 
-    def _in_cpusets(self, allowed: frozenset[int], part: Part, at_ms: float) -> frozenset[int]:
-        cpus_of = {group.name: group.cpus for group in reversed(self._above(part))}
-        for change in self.changes:
-            if change.group in cpus_of and change.cpus and at_ms >= change.at_ms:
+    def _in_cpusets(self, allowed: frozenset[int], place: int, at_ms: float) -> frozenset[int]:
+        name = self.parts[place].group
+        for ms, change in self.timeline:
+            name = change.into if change.part == place and change.into and at_ms >= ms else name
+        cpus_of = {group.name: group.cpus for group in reversed(self._above(name))}
+        for ms, change in self.timeline:
+            if change.group in cpus_of and change.cpus and at_ms >= ms:
                 cpus_of[change.group] = change.cpus
         both = self.cpuset
         whole = [] if both is None else [both.before if at_ms < both.at_ms else both.after]
+        for group in self.groups:
+            if group.partition and group.name not in cpus_of:
+                whole.append(tuple(sorted(self.every_cpu - set(group.cpus))))
         for cpus in filter(None, [*whole, *cpus_of.values()]):
             # A mask without a CPU of the cpuset is ignored (cpuset_cpus_allowed()).
             allowed = allowed & frozenset(cpus) or frozenset(cpus)
@@ -238,13 +276,12 @@ class Load:
         times = [float(self.ms) / 2] if has_later else []
         times += [self.cpuset.at_ms] if self.cpuset else []
         times += [ms for change in self.hotplug for ms in (change.off_ms, change.on_ms)]
-        times += [change.at_ms for change in self.changes]
+        times += [ms for ms, _ in self.timeline]
         return tuple(sorted(times))
 
-    def _above(self, part: Part) -> list[Cgroup]:
-        """Return the group of a part and those above it."""
+    def _above(self, name: str) -> list[Cgroup]:
+        """Return a group and those above it."""
         above: list[Cgroup] = []
-        name = part.group
         while name in self.group_of and len(above) < len(self.groups):
             above.append(self.group_of[name])
             name = above[-1].parent

@@ -22,11 +22,13 @@ from numalab.hunt.load import (
 )
 
 _MOST_MS = 600_000
+_MOST_TIMES = 200  # what the driver keeps
 # The words of the text, by the fields that they set.
 _WORDS: Mapping[str, str] = {
     "count": "n", "period_us": "period", "runtime_us": "runtime", "slice_us": "slice",
     "run_us": "run", "sleep_us": "sleep", "quota_ms": "quota", "at_ms": "at", "off_ms": "off",
     "on_ms": "on", "before": "from", "after": "to", "execs": "exec", "yields": "yield",
+    "every_ms": "every",
 }  # fmt: skip
 _Entry = Part | Hotplug | CpusetChange | Cgroup | LoadChange
 _ENTRIES: Mapping[str, type[_Entry]] = {
@@ -108,16 +110,30 @@ def _check(load: Load) -> None:
         if group.parent and group.parent not in names:
             raise ValueError(f"group {group.name} comes before its parent {group.parent!r}")
         names.add(group.name)
-    named = {part.group for part in load.parts} | {change.group for change in load.changes}
+    named = {part.group for part in load.parts}
+    named |= {name for change in load.changes for name in (change.group, change.into)}
     if lacking := named - {"", *names}:
         raise ValueError(f"no group is called {min(lacking)!r} (valid: {', '.join(sorted(names))})")
     if load.cpuset is not None and load.groups:
         raise ValueError("a load has either cpuset or groups; groups have cpus=")
+    for group in load.groups:
+        if group.partition and (group.parent or not group.cpus):
+            raise ValueError(f"partition {group.name} lacks cpus=, or has a parent")
+    _check_changes(load)
+
+
+def _check_changes(load: Load) -> None:
     for change in load.changes:
         if (change.part is None) == (not change.group):
             raise ValueError("a change names either part= or group=")
         if change.part is not None and not 0 <= change.part < len(load.parts):
             raise ValueError(f"a change names part {change.part} of {len(load.parts)}")
+        if change.into and change.part is None:
+            raise ValueError("into= is of a change of a part")
+        if not 1 <= change.times <= _MOST_TIMES:
+            raise ValueError(f"a change happens 1 to {_MOST_TIMES} times, not {change.times}")
+    if len(load.timeline) > _MOST_TIMES:
+        raise ValueError(f"a load has at most {_MOST_TIMES} changes, not {len(load.timeline)}")
 
 
 def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
@@ -143,7 +159,9 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
 
 
 _LISTS = ("cpus", "start", "later", "wakee", "before", "after")
-_FLAGS = ("threads", "rest", "shared", "execs", "yields", "idle", "stop", "go")
+_FLAGS = (
+    "threads", "rest", "shared", "execs", "yields", "reclaim", "idle", "partition", "stop", "go"
+)  # fmt: skip
 _CHOICES: Mapping[str, tuple[str, ...]] = {"policy": POLICIES, "over": CHANNELS}
 
 
@@ -156,4 +174,4 @@ def _value(field: str, text: str) -> object:
         if text not in choices:
             raise ValueError(f"{field}={text} (valid: {', '.join(choices)})")
         return text
-    return text if field in ("group", "name", "parent") else int(text)
+    return text if field in ("group", "name", "parent", "into") else int(text)

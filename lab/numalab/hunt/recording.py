@@ -136,13 +136,14 @@ class LoadRecording(Recording):
     @cached_property
     def idle(self) -> Mapping[int, Spans]:
         """When each CPU was on line and had no runnable task."""
-        away = {change.cpu: change for change in self.load.hotplug}
         idle = {}
         for cpu in sorted(cpu for node in self.topology.nodes for cpu in node.cpus):
             rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
             free = covered(rows)
-            if cpu in away:
-                off = self._at(away[cpu].off_ms - 50), self._done(away[cpu].on_ms) + GRACE_MS * MS
+            for change in self.load.hotplug:
+                if change.cpu != cpu:
+                    continue
+                off = self._at(change.off_ms - 50), self._done(change.on_ms) + GRACE_MS * MS
                 hole = (np.array(off[:1], np.int64), np.array(off[1:], np.int64))
                 free = without(free, hole, self.window.start_ns, self.window.end_ns)
             idle[cpu] = free

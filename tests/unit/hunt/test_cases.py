@@ -63,12 +63,12 @@ def test_loads_name_only_what_the_machine_has(number: int) -> None:
 
 @settings(max_examples=40)
 @given(st.integers(0, 10_000))
-def test_loads_of_a_case_differ_and_those_with_hotplug_come_last(number: int) -> None:
+def test_loads_of_a_case_differ_and_those_that_change_the_machine_come_last(number: int) -> None:
     case = draw_case(3, number)
-    late = [bool(load.hotplug) for load in case.loads]
+    late = [load.changes_machine for load in case.loads]
     assert late == sorted(late)
     assert len(set(case.loads)) == len(case.loads) <= LOADS
-    assert not any(load.hotplug for load in draw_case(3, number, timed=True).loads)
+    assert not any(load.changes_machine for load in draw_case(3, number, timed=True).loads)
 
 
 @settings(max_examples=40)

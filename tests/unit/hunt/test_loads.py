@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalab.hunt.generate import policies
+from numalab.hunt.generate import changes, policies
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import FAMILIES
@@ -83,6 +83,13 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         ("hog n=1 cpus=0;change at=1 part=3 nice=1", "names part 3 of 1"),
         ("group name=a;hog n=1 cpus=0;cpuset from=0 to=1 at=5", "either cpuset or groups"),
         ("group weight=3;hog n=1 cpus=0", "lacks name="),
+        ("hog n=1 cpus=0;change at=1 part=0 into=b", "no group is called 'b'"),
+        (
+            "group name=a;hog n=1 cpus=0;change at=1 group=a into=a",
+            "into= is of a change of a part",
+        ),
+        ("hog n=1 cpus=0;change at=1 part=0 nice=1 times=0", "1 to 200 times, not 0"),
+        ("group name=a partition=1;hog n=1 cpus=0", "partition a lacks cpus="),
     ],
 )
 def test_a_load_that_names_what_it_lacks_is_explained(text: str, reason: str) -> None:
@@ -119,7 +126,7 @@ def test_loads_have_all_policies_and_every_kind_of_task() -> None:
     assert {part.policy for part in parts} == set(POLICIES)
     assert {part.kind for part in parts} == set(KINDS)
     assert {part.over for part in parts} == set(CHANNELS)
-    assert policies.FAMILIES.keys() <= FAMILIES.keys()
+    assert policies.FAMILIES.keys() | changes.FAMILIES.keys() <= FAMILIES.keys()
 
 
 def test_tasks_without_a_cpu_on_line_have_the_rest_of_their_cpuset() -> None:
@@ -131,3 +138,46 @@ def test_tasks_without_a_cpu_on_line_have_the_rest_of_their_cpuset() -> None:
     assert load.cpuset_of(0, 500) == {3}
     assert load.cpuset_of(1, 0) == frozenset()
     assert load.masks(0, 0) == {2}
+
+
+TURNS = (
+    "time ms=1500;group name=a;group name=b cpus=3;hog n=1 cpus=0-3 group=a"
+    ";change at=100 times=3 every=200 part=0 cpus=1;change at=200 times=3 every=200 part=0 cpus=0-3"
+    ";change at=650 part=0 into=b"
+)
+
+
+def test_changes_that_repeat_happen_in_turn() -> None:
+    load = parsed(TURNS)
+    assert parsed(render_load(load)) == load
+    assert load.changes_ms() == (100, 200, 300, 400, 500, 600, 650)
+    masks = [sorted(load.masks(0, at)) for at in (0, 150, 250, 350, 560, 610, 700)]
+    every = [0, 1, 2, 3]
+    assert masks == [every, [1], every, [1], [1], every, [3]]
+
+
+def test_a_group_that_tasks_move_to_may_have_a_quota() -> None:
+    load = parsed(TURNS.replace("name=b cpus=3", "name=b quota=20"))
+    assert load.has_quota(load.parts[0])
+
+
+def test_a_partition_takes_its_cpus_from_all_others() -> None:
+    load = parsed(
+        "time ms=900;group name=a cpus=2,3 partition=1;hog n=2 cpus=0-3 group=a;hog n=4 cpus=0-3"
+    )
+    assert load.masks(0, 0) == {2, 3}
+    assert load.masks(1, 0) == {0, 1}
+    assert load.changes_machine and load.rebuilds_domains
+
+
+def test_generated_changes_are_within_what_the_driver_keeps() -> None:
+    drawn = [load for number in range(40) for load in loads(number)]
+    repeated = [load for load in drawn if any(change.times > 1 for change in load.changes)]
+    assert len(repeated) > 10
+    assert any(part.reclaim for load in drawn for part in load.parts)
+    assert any(change.into for load in drawn for change in load.changes)
+    assert any(change.policy == "deadline" for load in drawn for change in load.changes)
+    assert any(group.partition for load in drawn for group in load.groups)
+    for load in repeated:
+        assert parsed(render_load(load)) == load
+        assert load.timeline[-1][0] <= load.ms * 0.8

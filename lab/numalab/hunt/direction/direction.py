@@ -112,7 +112,7 @@ class HuntDirection:
             weights = [self.bias.of_load(machine, load) ** power for load in pool]
             place = rng.choices(range(len(pool)), weights)[0]
             chosen.append(pool.pop(place))
-        return Case(machine, tuple(chosen)).with_hotplug_last()
+        return Case(machine, tuple(chosen)).with_machine_changes_last()
 
 
 def _fitted(rng: random.Random, old: Topology, new: Topology, loads: Sequence[Load]) -> list[Load]:

@@ -33,10 +33,10 @@ def draw_case(
 ) -> Case:
     """Return case `number` of a seed: a new machine, or every third time one that came close.
 
-    It has at most `most` loads; 0: as many as are worth a boot in that mode. Loads with hotplug
-    come last, because they may affect later loads. A `timed` case, where memory costs time, has
-    none, because CPU hotplug is untested with that emulator; its last load measures the benefit of
-    placement.
+    It has at most `most` loads; 0: as many as are worth a boot in that mode. Loads that
+    change the machine come last, because they may affect later loads. A `timed` case, where memory
+    costs time, has none, because CPU hotplug is untested with that emulator; its last load measures
+    the benefit of placement.
     """
     rng = random.Random(f"{seed}-{number}")
     most = most or (LOADS_TIMED if timed else LOADS)
@@ -51,10 +51,10 @@ def draw_case(
         loads = []
     if timed:
         loads += draw_loads(rng, machine, most - 1 - len(loads))
-        loads = [*(load for load in loads if not load.hotplug), freed(rng, machine)]
+        loads = [*(load for load in loads if not load.changes_machine), freed(rng, machine)]
     else:
         loads += draw_loads(rng, machine, most - len(loads))
-    return Case(machine, tuple(dict.fromkeys(loads))).with_hotplug_last()
+    return Case(machine, tuple(dict.fromkeys(loads))).with_machine_changes_last()
 
 
 def case_for_scheduler(case: Case) -> Case:
@@ -64,7 +64,7 @@ def case_for_scheduler(case: Case) -> Case:
     (the fair server of Linux 6.12, kernel/sched/deadline.c, is for fair tasks only): with FIFO
     tasks scx_simple is ejected, as it is.
     """
-    kept = tuple(load for load in case.loads if not (load.hotplug or _is_real_time(load)))
+    kept = tuple(load for load in case.loads if not (load.changes_machine or _is_real_time(load)))
     hogs = Part("hog", 2, everywhere(case.machine))
     return case.only(*kept) if kept else case.only(Load(1000, (hogs,)))
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from numalab.hunt.generate import groups, policies
+from numalab.hunt.generate import changes, groups, policies
 from numalab.hunt.generate.draw import Family, everywhere
 from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
@@ -330,7 +330,12 @@ def hotplug(rng: random.Random, machine: Topology) -> Load | None:
         (Part("sleeper", few, allowed, policy="fifo", priority=20, run_us=2000, sleep_us=2000),
          Part("hog", len(allowed), allowed)),
     ))  # fmt: skip
-    return Load(2000, parts, (Hotplug(cpu, 200, 500),))
+    if rng.random() < 0.6:
+        return Load(2000, parts, (Hotplug(cpu, 200, 500),))
+    cpus = rng.choices(allowed[1:], k=3)
+    times = ((150, 250), (400, 500), (650, 800))
+    cycles = (Hotplug(cpu, *when) for cpu, when in zip(cpus, times, strict=True))
+    return Load(2000, parts, tuple(cycles))
 
 
 def cpuset(rng: random.Random, machine: Topology) -> Load | None:
@@ -371,6 +376,7 @@ FAMILIES: dict[Family, float] = {
     cpuset: 0.7,
     **policies.FAMILIES,
     **groups.FAMILIES,
+    **changes.FAMILIES,
 }
 
 

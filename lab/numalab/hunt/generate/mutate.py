@@ -4,9 +4,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from numalab.hunt.generate.changes import GAPS_MS, MS, in_turn
 from numalab.hunt.generate.draw import everywhere, node_cpus, some_cpus
 from numalab.hunt.generate.groups import grouped
-from numalab.hunt.load import CHANNELS, Hotplug, Load, Part
+from numalab.hunt.load import CHANNELS, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
 _MOST_PARTS = 5
@@ -46,7 +47,7 @@ def combined(load: Load, other: Load) -> Load:
     return Load(
         max(load.ms, other.ms),
         load.parts + other.parts,
-        (load.hotplug + other.hotplug)[:1],
+        load.hotplug or other.hotplug,
         groups=load.groups + other.groups,
         changes=load.changes + moved,
     )
@@ -129,6 +130,21 @@ def _group(rng: random.Random, load: Load, _machine: Topology) -> Load:
     return grouped(rng, load)
 
 
+def _changes(rng: random.Random, load: Load, machine: Topology) -> Load:
+    """The mask or the weight of a part changes time and again."""
+    place = rng.randrange(len(load.parts))
+    part = load.parts[place]
+    if load.changes or part.later or is_fixed(part):
+        return load
+    some = some_cpus(rng, part.cpus, rng.randint(1, len(part.cpus)))
+    pairs = (
+        (LoadChange(0, part=place, cpus=some), LoadChange(0, part=place, cpus=part.cpus)),
+        (LoadChange(0, part=place, nice=rng.choice((-5, 10))), LoadChange(0, part=place, nice=0)),
+    )
+    changes = in_turn(*rng.choice(pairs), rng.choice(GAPS_MS))
+    return replace(load, ms=max(load.ms, MS), changes=changes)
+
+
 def _longer(_rng: random.Random, load: Load, _machine: Topology) -> Load:
     return replace(load, ms=min(4000, load.ms + load.ms // 2))
 
@@ -136,4 +152,6 @@ def _longer(_rng: random.Random, load: Load, _machine: Topology) -> Load:
 _OF_PARTS: tuple[Mutation, ...] = (
     _count, _count, _turns, _nice, _mask, _mask, _start, _policy, _waking,
 )  # fmt: skip
-_OF_LOADS: tuple[Callable[[random.Random, Load, Topology], Load], ...] = (_unplug, _group, _longer)
+_OF_LOADS: tuple[Callable[[random.Random, Load, Topology], Load], ...] = (
+    _unplug, _group, _longer, _changes,
+)  # fmt: skip

@@ -1,11 +1,11 @@
 """Generate loads of tasks of all policies, and of tasks that wait for others."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import CHANNELS, Cpus, Load, LoadChange, Part, Policy
+from numalab.hunt.load import CHANNELS, Load, Part, Policy
 from numalab.topology.topology import Topology
 
 
@@ -63,8 +63,12 @@ def deadlines(rng: random.Random, machine: Topology) -> Load | None:
     """Deadline tasks that the machine can admit, beside fair hogs."""
     allowed = everywhere(machine)
     runtime, period = rng.choice(((2000, 10000), (5000, 20000), (4000, 10000), (10000, 25000)))
-    count = rng.randint(1, max(1, 2 * len(allowed) * period // (3 * period)))
-    parts = [Part("hog", count, allowed, policy="deadline", runtime_us=runtime, period_us=period)]
+    count = rng.randint(1, max(1, 2 * len(allowed) // 3))
+    reclaim = rng.random() < 0.25
+    parts = [
+        Part("hog", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
+             reclaim=reclaim)
+    ]  # fmt: skip
     if rng.random() < 0.7:
         parts.append(Part("hog", rng.randint(1, len(allowed)), allowed))
     if rng.random() < 0.4:
@@ -223,71 +227,6 @@ def lenders(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1200, parts)
 
 
-def changing(rng: random.Random, machine: Topology) -> Load | None:
-    """Hogs and sleepers whose mask, weight or policy changes while they run, or which stop."""
-    allowed = everywhere(machine)
-    parts = (
-        Part("hog", len(allowed), allowed),
-        Part("hog", rng.randint(1, len(allowed)), allowed, nice=rng.choice((0, 5))),
-        Part("sleeper", max(1, len(allowed) // 2), allowed, run_us=700, sleep_us=1500),
-    )
-    changes = tuple(rng.choice(_CHANGES)(rng, part, allowed) for part in rng.sample((0, 1, 2), 2))
-    times = sorted(rng.sample(range(100, 600, 50), len(changes) + 1))
-    timed = [replace(change, at_ms=at) for change, at in zip(changes, times, strict=False)]
-    timed += [LoadChange(times[-1], part=change.part, go=True) for change in timed if change.stop][
-        :1
-    ]
-    return Load(1500, parts, changes=tuple(timed))
-
-
-def reranked(rng: random.Random, machine: Topology) -> Load | None:
-    """Tasks whose policy and priority change while they run or sleep, on CPUs that all share."""
-    allowed = everywhere(machine)
-    if len(allowed) < 2:
-        return None
-    run = rng.choice((1000, 4000))
-    few = rng.choice((allowed, some_cpus(rng, allowed, rng.randint(1, len(allowed)))))
-    ranks: list[tuple[Policy, int]] = [
-        ("fifo", rng.choice((5, 40, 70))), ("rr", rng.choice((20, 60))), ("fair", 0)
-    ]  # fmt: skip
-    rng.shuffle(ranks)
-    parts = [
-        Part("sleeper", len(few), few, policy=policy, priority=priority, run_us=run, sleep_us=run)
-        for policy, priority in ranks
-    ]
-    parts.append(Part("hog", len(allowed), allowed))
-    times = sorted(rng.sample(range(200, 1200, 100), 3))
-    changes = []
-    for at, part in zip(times, rng.choices((0, 1, 2), k=3), strict=True):
-        policy, priority = rng.choice((*ranks, ("fifo", 80), ("rr", 2), ("batch", 0)))
-        changes.append(LoadChange(at, part=part, policy=policy, priority=priority))
-    return Load(1500, tuple(parts), changes=tuple(changes))
-
-
-def _new_mask(rng: random.Random, part: int, allowed: Cpus) -> LoadChange:
-    return LoadChange(0, part=part, cpus=some_cpus(rng, allowed, rng.randint(1, len(allowed))))
-
-
-def _new_nice(rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
-    return LoadChange(0, part=part, nice=rng.choice((-10, -5, 5, 10, 19)))
-
-
-def _new_policy(rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
-    return LoadChange(0, part=part, policy=rng.choice(("batch", "idle", "fair")))
-
-
-def _stop(_rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
-    return LoadChange(0, part=part, stop=True)
-
-
-_CHANGES: tuple[Callable[[random.Random, int, Cpus], LoadChange], ...] = (
-    _new_mask,
-    _new_mask,
-    _new_nice,
-    _new_policy,
-    _stop,
-)
-
 FAMILIES: Mapping[Family, float] = {
     ranked: 1.0,
     ranked_apart: 0.8,
@@ -301,6 +240,4 @@ FAMILIES: Mapping[Family, float] = {
     fan_out: 0.8,
     executors: 0.7,
     lenders: 0.5,
-    changing: 1.0,
-    reranked: 0.8,
 }

@@ -18,7 +18,7 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
     memory are left out. Always weak: convergence may take longer than the load.
     """
     load = run.load
-    if len(run.topology.nodes) < 2 or load.hotplug or load.cpuset:
+    if len(run.topology.nodes) < 2 or load.rebuilds_domains:
         return
     end = run.window.end_ns
     late = Window(end - run.window.length_ns // 4, end)

@@ -26,7 +26,7 @@ def _grown(run: LoadRecording, *names: str) -> float | None:
 
 def _balancing(run: LoadRecording, *names: str) -> float | None:
     """Return the growth of counters of domains; None if the load may rebuild the domains."""
-    return None if run.load.hotplug or run.load.cpuset else _grown(run, *names)
+    return None if run.load.rebuilds_domains else _grown(run, *names)
 
 
 @register_difference(Quantity("balancing-in-lowest-domain", "a second", 60.0, apart=1.9))

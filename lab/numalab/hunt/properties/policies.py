@@ -26,7 +26,7 @@ def priority(run: LoadRecording) -> Iterator[Observation]:
     tasks that may be throttled are left out.
     """
     load = run.load
-    if load.hotplug or load.cpuset:
+    if load.rebuilds_domains:
         return
     spans_of = {
         cpu: rows for (cpu,), rows in run.load_spans.partition_by("cpu", as_dict=True).items()
@@ -81,8 +81,8 @@ def _rank(load: Load, place: int, at_ms: float = 0) -> int:
     """Return the rank of the tasks of a part at a time: a larger one goes first."""
     part = load.parts[place]
     policy, priority = part.policy, part.priority
-    for change in load.changes:
-        if change.part == place and change.policy and change.at_ms <= at_ms:
+    for ms, change in load.timeline:
+        if change.part == place and change.policy and ms <= at_ms:
             policy, priority = change.policy, change.priority
     if policy == "deadline":
         return _DEADLINE
@@ -101,6 +101,8 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
         return
     for place, part in enumerate(load.parts):
         if part.kind != "hog" or part.policy != "deadline" or part.later or part.yields:
+            continue
+        if part.reclaim:  # it may have more
             continue
         due = window.length_ns * part.runtime_us / part.period_us
         got = [ns for pid, ns in run.settled_ns.items() if run.load_tasks[pid].part == place]
@@ -122,7 +124,7 @@ def tardiness(run: LoadRecording) -> Iterator[Observation]:
     bounds under global EDF scheduling on a multiprocessor", Real-Time Systems 38, 2008).
     """
     load, window = run.load, run.judged
-    if load.hotplug or load.cpuset:
+    if load.rebuilds_domains:
         return
     for place, part in enumerate(load.parts):
         if not _is_never_throttled(part, run) or _rank(load, place, load.ms) != _DEADLINE:

@@ -1,0 +1,200 @@
+"""Generate loads that change while they run: once, or time and again between two states.
+
+What a change costs, and where tasks go after it, takes milliseconds. Repeated changes make it a
+large part of a load.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
+from numalab.hunt.load import Cgroup, Cpus, Load, LoadChange, Part, Policy
+from numalab.topology.topology import Topology
+
+MS = 1500  # of a load with changes that repeat
+_FIRST_MS, _LAST_MS = 100, 1000  # of changes that repeat: then the load settles
+GAPS_MS = (15, 40, 80, 150)
+
+
+def changing(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs and sleepers whose mask, weight or policy changes while they run, or which stop."""
+    allowed = everywhere(machine)
+    parts = (
+        Part("hog", len(allowed), allowed),
+        Part("hog", rng.randint(1, len(allowed)), allowed, nice=rng.choice((0, 5))),
+        Part("sleeper", max(1, len(allowed) // 2), allowed, run_us=700, sleep_us=1500),
+    )
+    changes = tuple(rng.choice(_CHANGES)(rng, part, allowed) for part in rng.sample((0, 1, 2), 2))
+    times = sorted(rng.sample(range(100, 600, 50), len(changes) + 1))
+    timed = [replace(change, at_ms=at) for change, at in zip(changes, times, strict=False)]
+    timed += [LoadChange(times[-1], part=change.part, go=True) for change in timed if change.stop][
+        :1
+    ]
+    return Load(1500, parts, changes=tuple(timed))
+
+
+def reranked(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks whose policy and priority change while they run or sleep, on CPUs that all share."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    run = rng.choice((1000, 4000))
+    few = rng.choice((allowed, some_cpus(rng, allowed, rng.randint(1, len(allowed)))))
+    ranks: list[tuple[Policy, int]] = [
+        ("fifo", rng.choice((5, 40, 70))), ("rr", rng.choice((20, 60))), ("fair", 0)
+    ]  # fmt: skip
+    rng.shuffle(ranks)
+    parts = [
+        Part("sleeper", len(few), few, policy=policy, priority=priority, run_us=run, sleep_us=run)
+        for policy, priority in ranks
+    ]
+    parts.append(Part("hog", len(allowed), allowed))
+    times = sorted(rng.sample(range(200, 1200, 100), 3))
+    changes = []
+    for at, part in zip(times, rng.choices((0, 1, 2), k=3), strict=True):
+        policy, priority = rng.choice((*ranks, ("fifo", 80), ("rr", 2), ("batch", 0)))
+        changes.append(LoadChange(at, part=part, policy=policy, priority=priority))
+    return Load(1500, tuple(parts), changes=tuple(changes))
+
+
+def _new_mask(rng: random.Random, part: int, allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, cpus=some_cpus(rng, allowed, rng.randint(1, len(allowed))))
+
+
+def _new_nice(rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, nice=rng.choice((-10, -5, 5, 10, 19)))
+
+
+def _new_policy(rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, policy=rng.choice(("batch", "idle", "fair")))
+
+
+def _stop(_rng: random.Random, part: int, _allowed: Cpus) -> LoadChange:
+    return LoadChange(0, part=part, stop=True)
+
+
+_CHANGES: tuple[Callable[[random.Random, int, Cpus], LoadChange], ...] = (
+    _new_mask,
+    _new_mask,
+    _new_nice,
+    _new_policy,
+    _stop,
+)
+
+
+def in_turn(first: LoadChange, second: LoadChange, gap_ms: int) -> tuple[LoadChange, ...]:
+    """Return two changes that happen in turn, each `gap_ms` after the other, and end together."""
+    times = max(1, (_LAST_MS - _FIRST_MS) // (2 * gap_ms))
+    return tuple(
+        replace(change, at_ms=_FIRST_MS + late, times=times, every_ms=2 * gap_ms)
+        for change, late in ((first, 0), (second, gap_ms))
+    )
+
+
+def masks_in_turn(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that get one of two masks in turn, and each time spread over its CPUs anew."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    half = max(1, len(allowed) // 2)
+    first = rng.choice((node_cpus(rng, machine), some_cpus(rng, allowed, half)))
+    rest = tuple(cpu for cpu in allowed if cpu not in first)
+    second = rng.choice((node_cpus(rng, machine), rest or allowed, allowed))
+    count = max(1, min(len(first), len(second)) - rng.choice((0, 0, 1)))
+    mine = Part("hog", count, first)
+    if rng.random() < 0.4:
+        run = rng.choice((500, 2000))
+        mine = Part("sleeper", count, first, run_us=run, sleep_us=run)
+    parts = [mine, Part("hog", rng.randint(1, half), allowed)]
+    changes = in_turn(
+        LoadChange(0, part=0, cpus=second), LoadChange(0, part=0, cpus=first), rng.choice(GAPS_MS)
+    )
+    return Load(MS, tuple(parts[: rng.choice((1, 2))]), changes=changes)
+
+
+def policies_in_turn(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that are fair and of another policy, weight or state in turn, beside hogs."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    count = rng.randint(1, len(allowed))
+    run = rng.choice((500, 2000))
+    mine = rng.choice((
+        Part("hog", count, allowed),
+        Part("sleeper", count, allowed, run_us=run, sleep_us=run),
+        Part("sleeper", count, allowed, some_cpus(rng, allowed, 1), run_us=run, sleep_us=4 * run),
+    ))  # fmt: skip
+    first, second = rng.choice(_PAIRS)
+    if first.policy in ("fifo", "rr") and mine.kind == "hog":
+        first = LoadChange(0, part=0, policy="batch")  # or nothing would be left to the driver
+    parts = (mine, Part("hog", rng.randint(1, len(allowed)), allowed))
+    return Load(MS, parts, changes=in_turn(first, second, rng.choice(GAPS_MS)))
+
+
+_FAIR_AGAIN = LoadChange(0, part=0, policy="fair")
+_PAIRS: tuple[tuple[LoadChange, LoadChange], ...] = (
+    (LoadChange(0, part=0, policy="fifo", priority=10), _FAIR_AGAIN),
+    (LoadChange(0, part=0, policy="rr", priority=30), _FAIR_AGAIN),
+    (LoadChange(0, part=0, policy="deadline", runtime_us=2000, period_us=20_000), _FAIR_AGAIN),
+    (LoadChange(0, part=0, policy="deadline", runtime_us=4000, period_us=80_000), _FAIR_AGAIN),
+    (LoadChange(0, part=0, policy="idle"), _FAIR_AGAIN),
+    (LoadChange(0, part=0, policy="batch"), _FAIR_AGAIN),
+    (LoadChange(0, part=0, nice=10), LoadChange(0, part=0, nice=-5)),
+    (LoadChange(0, part=0, stop=True), LoadChange(0, part=0, go=True)),
+)
+
+
+def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that move between two groups in turn, or whose group changes."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    groups = (
+        Cgroup("a", weight=rng.choice((100, 300))),
+        Cgroup("b", weight=100, quota_ms=rng.choice((0, 0, 40 * len(allowed)))),
+    )
+    count = rng.randint(1, len(allowed))
+    mine = rng.choice((
+        Part("hog", count, allowed, group="a"),
+        Part("sleeper", count, allowed, run_us=1000, sleep_us=1000, group="a"),
+    ))  # fmt: skip
+    parts = (mine, Part("hog", rng.randint(1, len(allowed)), allowed, group="b"))
+    half = some_cpus(rng, allowed, len(allowed) // 2)
+    first, second = rng.choice((
+        (LoadChange(0, part=0, into="b"), LoadChange(0, part=0, into="a")),
+        (LoadChange(0, part=0, into="b"), LoadChange(0, part=0, into="a")),
+        (LoadChange(0, group="a", weight=20), LoadChange(0, group="a", weight=500)),
+        (LoadChange(0, group="a", cpus=half), LoadChange(0, group="a", cpus=allowed)),
+        (LoadChange(0, group="a", quota_ms=10), LoadChange(0, group="a", quota_ms=1000)),
+    ))  # fmt: skip
+    changes = in_turn(first, second, rng.choice(GAPS_MS))
+    return Load(MS, parts, groups=groups, changes=changes)
+
+
+def partitioned(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks in a partition of some CPUs, which may change, and others on the rest."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    mine = rng.choice((node_cpus(rng, machine), some_cpus(rng, allowed[1:], len(allowed) // 2)))
+    mine = tuple(cpu for cpu in mine if cpu) or allowed[-1:]  # CPU 0 is the driver's
+    parts = (
+        Part("hog", len(mine) + rng.choice((0, 1)), allowed, group="a"),
+        Part("sleeper", len(mine), allowed, run_us=1000, sleep_us=1000, group="a"),
+        Part("hog", rng.randint(1, len(allowed)), allowed),
+    )
+    other = some_cpus(rng, allowed[1:], rng.randint(1, len(allowed) - 1))
+    changes = (LoadChange(400, group="a", cpus=other),) if rng.random() < 0.5 else ()
+    chosen = parts if rng.random() < 0.5 else (parts[0], parts[2])
+    return Load(MS, chosen, groups=(Cgroup("a", cpus=mine, partition=True),), changes=changes)
+
+
+FAMILIES: Mapping[Family, float] = {
+    changing: 1.0,
+    reranked: 0.8,
+    masks_in_turn: 1.0,
+    policies_in_turn: 1.2,
+    groups_in_turn: 0.8,
+    partitioned: 0.5,
+}
