@@ -142,6 +142,8 @@ static char *new_memory(struct part *part, unsigned long pages)
 		unsigned long mask = 1UL << part->node;
 
 		syscall(SYS_set_mempolicy, 1, &mask, MOST_NODES + 1);
+		if (part->bound && syscall(SYS_mbind, memory, pages * PAGE, 2 | 1 << 13, &mask, MOST_NODES + 1, 0))
+			printf("memory refused to stay on node %d: %s\n", part->node, strerror(errno));
 	}
 	for (unsigned long page = 0; page < pages; page++)
 		memory[page * PAGE] = 1;

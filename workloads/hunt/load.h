@@ -10,8 +10,10 @@
  *                                         sleeps; a wakee works RUN us, on the CPUs of WAKEE if given
  *   forker ... run= sleep= burst= exec=   forks BURST children that work RUN us (exec=1: in a program of their
  *                                         own), reaps them, sleeps
- *   memory ... mib= node= threads= shared= rest=
- *                                         touches memory that was first touched from START, or on NODE
+ *   memory ... mib= node= threads= shared= rest= bound=
+ *                                         touches memory that was first touched from START, or on NODE; with
+ *                                         BOUND=1 it is bound to NODE, and NUMA balancing scans it (MPOL_BIND |
+ *                                         MPOL_F_NUMA_BALANCING, set_mempolicy(2))
  *   locker ... run= sleep=                takes the lock of all lockers (with priority inheritance), works RUN us
  *                                         with it, gives it back, sleeps
  *   group name= parent= weight= quota= cpus= idle= partition=
@@ -64,7 +66,7 @@ struct attributes {
 
 struct part {
 	enum kind kind;
-	int n, nice, node, threads, shared, rest, exec, yield, over, has_later, has_wakee;
+	int n, nice, node, threads, shared, bound, rest, exec, yield, over, has_later, has_wakee;
 	long run, sleep, burst, mib;
 	struct attributes attributes;
 	char group[16], *memory;
@@ -273,6 +275,7 @@ static void parse_part(char *text)
 		.node = number(words, "node", -1, 0, MOST_NODES - 1),
 		.threads = number(words, "threads", 0, 0, 1),
 		.shared = number(words, "shared", 0, 0, 1),
+		.bound = number(words, "bound", 0, 0, 1),
 		.rest = number(words, "rest", 0, 0, 1),
 		.exec = number(words, "exec", 0, 0, 1),
 		.yield = number(words, "yield", 0, 0, 1),

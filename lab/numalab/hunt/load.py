@@ -33,8 +33,9 @@ class Part:
     Wakees are allowed on `wakee` (empty: as their waker) and woken over `over`. Children of
     forkers with `execs` execute a program. Hogs with `yields` yield each 200 us. Lockers of all
     parts share one lock with priority inheritance. Memory users have `mib` each, first touched
-    where they start or on `node`; `threads` are of one process and share it; with `rest` nothing
-    is touched in the second quarter of the time; `shared` memory is of all processes of the part.
+    where they start or on `node`, where it remains if `bound`; `threads` are of one process and
+    share it; with `rest` nothing is touched in the second quarter of the time; `shared` memory is
+    of all processes of the part.
     `group` is the cgroup of the tasks, if any. With `reclaim` deadline tasks use what others leave
     (SCHED_FLAG_RECLAIM, Documentation/scheduler/sched-deadline.rst).
     """
@@ -60,6 +61,7 @@ class Part:
     threads: bool = False
     rest: bool = False
     shared: bool = False
+    bound: bool = False
     execs: bool = False
     yields: bool = False
     reclaim: bool = False

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalab.hunt.generate import changes, policies
+from numalab.hunt.generate import changes, memory, policies
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import FAMILIES
@@ -126,7 +126,9 @@ def test_loads_have_all_policies_and_every_kind_of_task() -> None:
     assert {part.policy for part in parts} == set(POLICIES)
     assert {part.kind for part in parts} == set(KINDS)
     assert {part.over for part in parts} == set(CHANNELS)
-    assert policies.FAMILIES.keys() | changes.FAMILIES.keys() <= FAMILIES.keys()
+    assert any(part.bound for part in parts)
+    for more in (policies, changes, memory):
+        assert more.FAMILIES.keys() <= FAMILIES.keys()
 
 
 def test_tasks_without_a_cpu_on_line_have_the_rest_of_their_cpuset() -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from numalab.hunt.case import Case
 from numalab.hunt.generate.draw import everywhere
-from numalab.hunt.generate.loads import draw_loads, freed
+from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.generate.memory import freed
 from numalab.hunt.generate.mutate import varied
 from numalab.hunt.load import Load, Part
 

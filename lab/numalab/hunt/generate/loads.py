@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from numalab.hunt.generate import changes, groups, policies
+from numalab.hunt.generate import changes, groups, memory, policies
 from numalab.hunt.generate.draw import Family, everywhere
 from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
@@ -214,102 +214,20 @@ def forkers(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1000, (Part("forker", count, allowed, burst=burst, run_us=run, sleep_us=5000),))
 
 
-def memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Memory users whose memory was first touched elsewhere: on another node or without CPUs."""
-    if len(machine.nodes) < 2:
-        return None
-    allowed = everywhere(machine)
-    node = rng.choice([node.id for node in machine.nodes if node.memory_mib])
-    count = max(1, min(len(allowed) // 2, rng.randint(1, 3)))
-    apart = [cpu for cpu in allowed if machine.node_of_cpu(cpu) != node] or list(allowed)
-    start = (rng.choice(apart),)
-    part = Part("memory", count, allowed, start, mib=rng.choice((2, 4)), node=node)
-    return Load(3000, (part,))
+def crowded_forkers(rng: random.Random, machine: Topology) -> Load | None:
+    """Parents of bursts of children beside more hogs than CPUs, which may be on the parents' node.
 
-
-def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Two processes whose threads share memory, with idle CPUs or without."""
-    allowed = everywhere(machine)
-    if len(machine.nodes) < 2 or len(allowed) < 4:
-        return None
-    count = rng.choice((len(allowed) // 4, len(allowed) // 2))
-    parts = tuple(
-        Part("memory", max(1, count), allowed, mib=4, threads=True, node=node.id)
-        for node in rng.sample([node for node in machine.nodes if node.memory_mib], 1)
-    )
-    return Load(3000, parts * 2)
-
-
-def exchanged_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Two crowds whose memory lies where the other one starts: all want to move at once."""
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
-    if len(holders) < 2:
-        return None
-    home, far = rng.sample(holders, 2)
-    threads = rng.random() < 0.3
-    allowed = tuple(sorted({*home.cpus, *far.cpus})) if rng.random() < 0.3 else everywhere(machine)
-    parts = tuple(
-        Part("memory", rng.randint(1, len(node.cpus) + 1), allowed, node.cpus, mib=2,
-             node=other.id, threads=threads)
-        for node, other in ((home, far), (far, home))
-    )  # fmt: skip
-    return Load(2500, parts)
-
-
-def local_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Threads that share memory of the node to which they are bound: there is nothing to improve.
-
-    Not one alone: of a process with one thread, pages that are local are left out of the scan.
+    Whoever looks for a place for a child compares full nodes.
     """
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
-    if len(machine.nodes) < 2 or not holders:
-        return None
-    node = rng.choice(holders)
-    count = rng.randint(2, max(2, len(node.cpus)))
-    part = Part("memory", count, node.cpus, mib=rng.choice((2, 4)), threads=True, node=node.id)
-    return Load(3000, (part,))
-
-
-def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Memory users on full nodes, some bound to one CPU: only a swap of tasks helps."""
-    allowed = everywhere(machine)
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
-    if len(holders) < 2 or len(allowed) < 3:
-        return None
-    home, far = rng.sample(holders, 2)
-    half = tuple(sorted(rng.sample(allowed, max(1, len(allowed) // 2))))
-    parts = (
-        Part("memory", len(home.cpus), allowed, home.cpus, mib=2, node=far.id),
-        *(Part("memory", 1, (cpu,), mib=2, node=home.id) for cpu in far.cpus),
-        Part("memory", max(1, len(half) // 2), half, mib=2, node=home.id),
-    )
-    return Load(2500, parts)
-
-
-def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
-    """Memory that is untouched for a while, and whose user then runs on another node."""
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
-    if len(holders) < 2:
-        return None
-    home, far = rng.sample(holders, 2)
-    part = Part("memory", 1, home.cpus, later=far.cpus, mib=2, rest=True)
-    return Load(4000, (part,))
-
-
-def freed(rng: random.Random, machine: Topology) -> Load:
-    """Memory users on random CPUs, each on one, which may go anywhere from half of the time on.
-
-    Half of them have their memory where they start. No CPU has two.
-    """
-    allowed = everywhere(machine)
-    nodes = [node.id for node in machine.nodes if node.memory_mib]
-    some = rng.sample(allowed, max(1, len(allowed) * rng.choice((1, 2, 3)) // 4))
-    parts = tuple(
-        Part("memory", 1, (cpu,), later=allowed, mib=rng.choice((1, 2)),
-             node=rng.choice((None, rng.choice(nodes))))
-        for cpu in sorted(some)
-    )  # fmt: skip
-    return Load(3000, parts)
+    start, allowed = _start_and_allowed(rng, machine)
+    cpus = len(allowed)
+    burst = max(1, min(24, rng.choice((cpus // 2, cpus, 2 * cpus))))
+    execs, run = rng.random() < 0.3, rng.choice((3000, 10_000))
+    parent = Part("forker", rng.choice((1, 2)), allowed, start, burst=burst, execs=execs,
+                  run_us=run, sleep_us=5000)  # fmt: skip
+    near = Part("hog", len(start) * rng.choice((1, 2)), start)
+    around = Part("hog", cpus * rng.choice((1, 2)), allowed)
+    return Load(1000, (parent, *rng.choice(((around,), (near, around)))))
 
 
 def hotplug(rng: random.Random, machine: Topology) -> Load | None:
@@ -366,17 +284,13 @@ FAMILIES: dict[Family, float] = {
     crowded_out: 1.2,
     moving_wakers: 0.8,
     forkers: 1.2,
-    memory: 1.2,
-    shared_memory: 0.6,
-    exchanged_memory: 0.8,
-    local_memory: 0.6,
-    bound_memory: 1.0,
-    resting_memory: 0.6,
+    crowded_forkers: 0.8,
     hotplug: 0.7,
     cpuset: 0.7,
     **policies.FAMILIES,
     **groups.FAMILIES,
     **changes.FAMILIES,
+    **memory.FAMILIES,
 }
 
 
