@@ -94,7 +94,9 @@ def load_kinds(load: Load) -> set[str]:
     also = {
         "a cpuset that changes": load.cpuset is not None,
         "a CPU that goes and comes back": bool(load.hotplug),
-        "a mask that changes": any(part.later for part in parts),
+        "a mask that changes": any(part.later for part in parts)
+        or any(change.cpus and not change.group for change in load.changes),
+        "policies that change": any(change.policy for change in load.changes),
         "nice levels": any(part.nice for part in parts),
         "real-time tasks": any(part.is_real_time for part in parts),
         "deadline tasks": any(part.policy == "deadline" for part in parts),
@@ -106,6 +108,8 @@ def load_kinds(load: Load) -> set[str]:
         "changes time and again": any(change.times > 1 for change in load.changes),
         "tasks that change their cgroup": any(change.into for change in load.changes),
         "wakees with masks of their own": any(part.wakee for part in parts),
+        "memory that is bound": any(part.bound for part in parts),
+        "batches of wakees": any(part.kind == "waker" and part.burst > 1 for part in parts),
         "threads that share memory": any(part.threads for part in parts),
         "memory that rests": any(part.rest for part in parts),
     }

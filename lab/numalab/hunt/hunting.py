@@ -183,6 +183,8 @@ class Hunter:
             return []
         properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
         self._confirm_trend(properties)
+        if self.direction is not None:
+            self.direction.hunches = self.trends.hunches(properties)
         if self._is_over():
             return []
         groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)

@@ -13,6 +13,7 @@ from numalab.hunt.compare.noise import NOISE, excess, least_ratio, noise_of
 from numalab.hunt.compare.trend import Compared, Trends, compared
 from numalab.hunt.confirm import in_context
 from numalab.hunt.finding import APART, BootResult, Finding
+from numalab.hunt.load_text import parse_loads
 from numalab.hunt.property import PROPERTIES
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
@@ -127,6 +128,29 @@ def test_small_differences_in_most_loads_are_a_trend(case: Case) -> None:
     assert with_trend(case, [1.03] * 100).strength("more-switches") == 0, "too little"
     assert with_trend(case, [1.2] * 11).strength("more-switches") == 0, "too few loads"
     assert not with_trend(case, [30.0] * 2 + [0.9, 1.1] * 20).strong({"more-switches"})
+
+
+def test_a_trend_in_one_kind_of_loads_is_not_lost_among_the_others(case: Case) -> None:
+    forks = case.only(*parse_loads("time ms=900;forker n=1 cpus=0|time ms=900;sleeper n=1 cpus=0"))
+    rng = random.Random(5)
+    trends = Trends()
+    for number in range(240):
+        mine = 130 if number % 8 == 0 else 100 * rng.lognormvariate(0, 0.3)
+        load = int(number % 8 != 0)
+        for pair in compared(forks, result(switches(mine, load)), result(switches(100, load))):
+            trends.add(pair)
+    assert trends.strength("more-switches") < 3
+    assert trends.strength("more-switches", "forker") == pytest.approx(30**0.5)
+    assert trends.strong({"more-switches"})
+    hunches = trends.hunches({"more-switches"})
+    assert hunches["forker"] > 3 > hunches["sleeper"]
+    assert not trends.hunches({"quota"})
+    assert trends.confirmed({"more-switches"}) is None
+    for _ in range(20):
+        for pair in compared(forks, result(switches(130, 0)), result(switches(100, 0))):
+            trends.add(pair)
+    trend = trends.confirmed({"more-switches"})
+    assert trend is not None and "worse in 30 of 30 loads (forker)" in trend.finding.text
 
 
 def test_a_trend_is_confirmed_by_later_loads_alone(case: Case) -> None:

@@ -5,25 +5,31 @@ direction in each. Two equal kernels differ in either direction with the same pr
 the sum of the differences of independent loads, divided by the root of the sum of their squares,
 exceeds t with a probability of at most exp(-t^2 / 2) (Efron, "Student's t-test under symmetry
 conditions", JASA 1969).
+
+The sums are over all loads, and over the loads of each kind: a change of the placement at fork
+shows in loads that fork, and is lost among all others.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from numalab.hunt.case import Case
+from numalab.hunt.case import Case, load_kinds
 from numalab.hunt.compare.noise import excess
 from numalab.hunt.compare.outcomes import beside
 from numalab.hunt.finding import BootResult, Finding
 
 _STRONG = 4.2  # 0.015 % for each property by the bound
+_STRONG_OF_KIND = 4.8  # 0.001 % for each property and kind
 _AGAIN = 3.7  # 0.1 %, in later loads
 _FEWEST = 12  # loads
 _IGNORED = 0.1  # of each excess: what a few more instructions change in every load
 _LEAST = 0.25  # of the excess of a load that is tried
 _KEPT = 6  # loads of a property with the largest excess
+ALL = ""  # the kind of all loads
+Key = tuple[str, str]  # a property, and a kind of loads
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ def _worst(result: BootResult) -> dict[tuple[str, int | None], Finding]:
 
 @dataclass
 class TrendSums:
-    """Sums of the excess of a property over loads, and the loads with the largest."""
+    """Sums of the excess of a property over loads of a kind, and the loads with the largest."""
 
     count: int = 0
     larger: int = 0
@@ -83,11 +89,20 @@ class TrendSums:
             return 0.0
         return self.total / math.sqrt(self.squares)
 
+    @property
+    def hunch(self) -> float:
+        """The strength with one unit of noise added, so that it exists for few loads."""
+        return self.total / math.sqrt(1.0 + self.squares)
+
 
 @dataclass(frozen=True)
 class ConfirmedTrend:
-    """A property with a strong trend that later loads show by themselves; its clearest load."""
+    """A property with a strong trend that later loads show by themselves; its clearest load.
 
+    The trend is of the loads of a `kind`, or of ALL.
+    """
+
+    kind: str
     before: TrendSums
     later: TrendSums
     clearest: Compared
@@ -96,8 +111,9 @@ class ConfirmedTrend:
     def finding(self) -> Finding:
         """The finding about the clearest load, with a limit between both kernels' values."""
         mine, theirs = self.clearest.finding, self.clearest.theirs
+        loads = f"loads ({self.kind})" if self.kind else "loads"
         text = (
-            f"{beside(mine, theirs)}; worse in {self.before.larger} of {self.before.count} loads"
+            f"{beside(mine, theirs)}; worse in {self.before.larger} of {self.before.count} {loads}"
             f" (t = {self.before.strength:.1f}), and then in {self.later.larger} of"
             f" {self.later.count} later loads (t = {self.later.strength:.1f})"
         )
@@ -107,42 +123,46 @@ class ConfirmedTrend:
 
 @dataclass
 class Trends:
-    """The excess of each property over all loads of a hunt.
+    """The excess of each property over the loads of a hunt: all of them, and those of each kind.
 
     `later` has the loads after those in which a trend became strong: it has to show in them, too.
     """
 
-    sums: dict[str, TrendSums] = field(default_factory=dict)
-    before: dict[str, TrendSums] = field(default_factory=dict)
-    later: dict[str, TrendSums] = field(default_factory=dict)
+    sums: dict[Key, TrendSums] = field(default_factory=dict)
+    before: dict[Key, TrendSums] = field(default_factory=dict)
+    later: dict[Key, TrendSums] = field(default_factory=dict)
 
     def add(self, pair: Compared) -> None:
         """Add a load."""
-        prop = pair.finding.prop
-        self.sums.setdefault(prop, TrendSums()).add(pair)
-        if prop in self.later:
-            self.later[prop].add(pair)
+        finding = pair.finding
+        kinds = set() if finding.load is None else load_kinds(pair.case.loads[finding.load])
+        for kind in (ALL, *sorted(kinds)):
+            key = finding.prop, kind
+            self.sums.setdefault(key, TrendSums()).add(pair)
+            if key in self.later:
+                self.later[key].add(pair)
 
     def confirmed(self, properties: AbstractSet[str]) -> ConfirmedTrend | None:
         """Return the clearest trend that later loads confirmed, and begin to confirm new ones."""
-        for prop in properties - self.later.keys():
-            if self.strength(prop) >= _STRONG:
-                self.before[prop] = deepcopy(self.sums[prop])
-                self.later[prop] = TrendSums()
+        for key in self._strong(properties):
+            if key not in self.later:
+                self.before[key] = deepcopy(self.sums[key])
+                self.later[key] = TrendSums()
         strong = [
-            prop
-            for prop, sums in self.later.items()
-            if prop in properties and sums.strength >= _AGAIN and sums.clearest
+            key
+            for key, sums in self.later.items()
+            if key[0] in properties and sums.strength >= _AGAIN and sums.clearest
         ]
         if not strong:
             return None
-        prop = max(strong, key=lambda name: (self.strength(name), name))
-        clearest = self.sums[prop].clearest[0]
-        return ConfirmedTrend(self.before[prop], self.later[prop], clearest)
+        key = max(strong, key=lambda key: (self.sums[key].strength, not key[1], key))
+        clearest = self.sums[key].clearest[0]
+        return ConfirmedTrend(key[1], self.before[key], self.later[key], clearest)
 
-    def strength(self, prop: str) -> float:
+    def strength(self, prop: str, kind: str = ALL) -> float:
         """Return the strength of a property's trend; 0 for too few loads."""
-        return self.sums[prop].strength if prop in self.sums else 0.0
+        key = prop, kind
+        return self.sums[key].strength if key in self.sums else 0.0
 
     def strong(
         self, properties: Collection[str], worn: Callable[[str], float] = lambda _: 1.0
@@ -151,9 +171,29 @@ class Trends:
 
         The strength is divided by `worn` of the property.
         """
+        strongest: dict[int, tuple[float, Compared]] = {}
+        for key in self._strong(properties, worn):
+            strength = self.sums[key].strength / worn(key[0])
+            for pair in self.sums[key].clearest:
+                before = strongest.get(id(pair))
+                if before is None or before[0] < strength:
+                    strongest[id(pair)] = strength, pair
+        return list(strongest.values())
+
+    def hunches(self, properties: Collection[str]) -> Mapping[str, float]:
+        """Return the largest hunch of any property for each kind of loads."""
+        largest: dict[str, float] = {}
+        for (prop, kind), sums in self.sums.items():
+            if kind and prop in properties:
+                largest[kind] = max(largest.get(kind, 0.0), sums.hunch)
+        return largest
+
+    def _strong(
+        self, properties: Collection[str], worn: Callable[[str], float] = lambda _: 1.0
+    ) -> list[Key]:
         return [
-            (strength, pair)
-            for prop, sums in self.sums.items()
-            if prop in properties and (strength := self.strength(prop) / worn(prop)) >= _STRONG
-            for pair in sums.clearest
+            (prop, kind)
+            for (prop, kind), sums in self.sums.items()
+            if prop in properties
+            and sums.strength / worn(prop) >= (_STRONG_OF_KIND if kind else _STRONG)
         ]

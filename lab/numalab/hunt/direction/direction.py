@@ -1,10 +1,10 @@
 """The direction of a hunt: which cases it draws, by the outcomes of earlier boots."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numalab.hunt.case import Case
+from numalab.hunt.case import Case, load_kinds
 from numalab.hunt.direction.corpus import Corpus
 from numalab.hunt.direction.coverage import HuntCoverage, hunt_coverage
 from numalab.hunt.direction.fit import fitted
@@ -25,6 +25,8 @@ _MACHINES = 6  # drawn for each case by the hints
 _SMT = 0.25
 _POOL = 5  # times that each family of loads is drawn for a case
 _UNREACHED = 3.0  # the power of the weights until a changed line has run
+# The hunches of two equal kernels stay below 2 for most kinds.
+_LEAST_HUNCH, _HUNCH = 2.0, 8.0
 _KINDS = ("loads", "machine", "combined")  # of variations
 
 
@@ -32,15 +34,17 @@ _KINDS = ("loads", "machine", "combined")  # of variations
 class HuntDirection:
     """Draws cases by the outcomes of the changed code in earlier boots.
 
-    `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed and
-    on the results that `take` received, in their order, and on nothing else. Without `steers`, they
-    are those of a hunt without direction; executions are counted all the same.
+    `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed, on
+    the results that `take` received, in their order, and on `hunches`: how strongly loads of a kind
+    differ from the reference kernel's so far. Without `steers`, they are those of a hunt without
+    direction; executions are counted all the same.
     """
 
     table: LineTable
     bias: Bias
     steers: bool = True
     corpus: Corpus = field(default_factory=Corpus)
+    hunches: Mapping[str, float] = field(default_factory=dict)
     total: PatchReach | None = None
 
     @property
@@ -73,6 +77,11 @@ class HuntDirection:
     def _power(self) -> float:
         """The power of the weights: what the code reads matters most until it runs at all."""
         return 1.0 if self.corpus.has_run else _UNREACHED
+
+    def _hunch(self, load: Load) -> float:
+        """Return the weight of a load by the strongest hunch about its kinds, 1 to _HUNCH."""
+        strongest = max((self.hunches.get(kind, 0.0) for kind in load_kinds(load)), default=0.0)
+        return float(min(_HUNCH, max(1.0, 4.0 ** (strongest - _LEAST_HUNCH))))
 
     def _machine(self, rng: random.Random) -> Topology:
         """Return one of several machines, weighted by what the changed code reads."""
@@ -109,7 +118,9 @@ class HuntDirection:
         drawn = [load for _ in range(_POOL) for load in draw_loads(rng, machine, 2 * LOADS)]
         pool = [load for load in dict.fromkeys(drawn) if load not in chosen]
         while pool and len(chosen) < most:
-            weights = [self.bias.of_load(machine, load) ** power for load in pool]
+            weights = [
+                self.bias.of_load(machine, load) ** power * self._hunch(load) for load in pool
+            ]
             place = rng.choices(range(len(pool)), weights)[0]
             chosen.append(pool.pop(place))
         return Case(machine, tuple(chosen)).with_machine_changes_last()
