@@ -18,6 +18,7 @@ from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.topology import Topology
 
+_FEW = 2
 NAME = "hunted"  # the name of every machine in results
 
 
@@ -97,6 +98,7 @@ def load_kinds(load: Load) -> set[str]:
         "a mask that changes": any(part.later for part in parts)
         or any(change.cpus and not change.group for change in load.changes),
         "policies that change": any(change.policy for change in load.changes),
+        "one or two CPUs": len({cpu for part in parts for cpu in part.cpus}) <= _FEW,
         "nice levels": any(part.nice for part in parts),
         "real-time tasks": any(part.is_real_time for part in parts),
         "deadline tasks": any(part.policy == "deadline" for part in parts),

@@ -42,12 +42,15 @@ def test_each_class_of_the_machine_is_named_once_and_each_kind_with_each_load() 
         "load: a mask that changes",
         "load: hog",
         "load: nice levels",
+        "load: one or two CPUs",
         "load: real-time tasks",
         "load: sleeper",
         "load: a cpuset that changes",
         "load: memory",
+        "load: one or two CPUs",
         "load: threads that share memory",
         "load: a CPU that goes and comes back",
+        "load: one or two CPUs",
         "load: waker",
     ]
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from numalab.hunt.generate.mutate import is_fixed
+from numalab.hunt.generate.draw import is_fixed
 from numalab.hunt.load import Cpus, CpusetChange, Load, Part
 from numalab.topology.topology import Topology
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from numalab.hunt.load import Cpus, Load
+from numalab.hunt.load import Cpus, Load, Part
 from numalab.topology.topology import Topology
 
 Family = Callable[[random.Random, Topology], Load | None]
@@ -22,3 +22,11 @@ def some_cpus(rng: random.Random, cpus: Sequence[int], count: int) -> Cpus:
 def node_cpus(rng: random.Random, machine: Topology) -> Cpus:
     """Return the CPUs of one node."""
     return rng.choice([node.cpus for node in machine.nodes if node.cpus])
+
+
+def is_fixed(part: Part) -> bool:
+    """Whether its tasks have a deadline, admitted on all CPUs only, or are real-time hogs.
+
+    More real-time hogs would leave nothing to the driver.
+    """
+    return part.policy == "deadline" or (part.kind == "hog" and part.is_real_time)

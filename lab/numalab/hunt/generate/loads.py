@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from numalab.hunt.generate import changes, groups, memory, policies
-from numalab.hunt.generate.draw import Family, everywhere
+from numalab.hunt.generate.draw import Family, everywhere, is_fixed, some_cpus
 from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
 from numalab.topology.topology import Topology
@@ -15,7 +16,7 @@ def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load,
 
     Where nodes are far apart, the first one spreads over two of them.
     """
-    families = list(FAMILIES)
+    families = [*FAMILIES, squeezed, squeezed]  # which is of many kinds
     loads: list[Load] = []
     if count > 0 and worth(machine) > 0 and (first := spread(rng, machine)) is not None:
         loads.append(first)
@@ -268,6 +269,25 @@ def cpuset(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1200, parts, cpuset=CpusetChange(before, after, 400))
 
 
+def squeezed(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks of another family that share one or two CPUs: what remains is the order in a queue."""
+    few = some_cpus(rng, everywhere(machine), rng.choice((1, 1, 2)))
+    load = rng.choice(_SQUEEZED)(rng, machine)
+    if load is None or any(is_fixed(part) for part in load.parts):
+        return None
+    parts = tuple(
+        replace(part, cpus=few, start=(), later=(), wakee=(), count=min(part.count, 3),
+                burst=min(part.burst, 4))
+        for part in load.parts
+    )  # fmt: skip
+    return replace(load, parts=parts)
+
+
+_SQUEEZED: tuple[Family, ...] = (
+    sleepers, wakers, forkers, weighted, policies.yielders, policies.batches, policies.below_all,
+    policies.fan_out, policies.executors, changes.policies_in_turn,
+)  # fmt: skip
+
 FAMILIES: dict[Family, float] = {
     spread: 3.0,
     unfold: 1.5,
@@ -287,6 +307,7 @@ FAMILIES: dict[Family, float] = {
     crowded_forkers: 0.8,
     hotplug: 0.7,
     cpuset: 0.7,
+    squeezed: 2.0,
     **policies.FAMILIES,
     **groups.FAMILIES,
     **changes.FAMILIES,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from numalab.hunt.generate.changes import GAPS_MS, MS, in_turn
-from numalab.hunt.generate.draw import everywhere, node_cpus, some_cpus
+from numalab.hunt.generate.draw import everywhere, is_fixed, node_cpus, some_cpus
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.load import CHANNELS, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
@@ -51,14 +51,6 @@ def combined(load: Load, other: Load) -> Load:
         groups=load.groups + other.groups,
         changes=load.changes + moved,
     )
-
-
-def is_fixed(part: Part) -> bool:
-    """Whether its tasks have a deadline, admitted on all CPUs only, or are real-time hogs.
-
-    More real-time hogs would leave nothing to the driver.
-    """
-    return part.policy == "deadline" or (part.kind == "hog" and part.is_real_time)
 
 
 def _count(rng: random.Random, part: Part, _machine: Topology) -> Part:
