@@ -92,13 +92,17 @@ def machine_classes(machine: Topology) -> Iterator[str]:
 def load_kinds(load: Load) -> set[str]:
     """Return the coverage classes of a load: kinds of tasks, and what changes meanwhile."""
     parts = load.parts
+    cpus = len({cpu for part in parts for cpu in part.cpus})
+    hogs = sum(part.count for part in parts if part.kind in ("hog", "memory"))
     also = {
         "a cpuset that changes": load.cpuset is not None,
         "a CPU that goes and comes back": bool(load.hotplug),
         "a mask that changes": any(part.later for part in parts)
         or any(change.cpus and not change.group for change in load.changes),
         "policies that change": any(change.policy for change in load.changes),
-        "one or two CPUs": len({cpu for part in parts for cpu in part.cpus}) <= _FEW,
+        "one or two CPUs": cpus <= _FEW,
+        "more hogs than CPUs": hogs > cpus,
+        "fewer hogs than CPUs": 0 < hogs < cpus,
         "nice levels": any(part.nice for part in parts),
         "real-time tasks": any(part.is_real_time for part in parts),
         "deadline tasks": any(part.policy == "deadline" for part in parts),

@@ -36,6 +36,7 @@ def test_each_class_of_the_machine_is_named_once_and_each_kind_with_each_load() 
     assert [
         name for name in names if name not in {f"machine: {machine}" for machine in machines}
     ] == [
+        "load: fewer hogs than CPUs",
         "load: hog",
         "load: memory",
         "load: memory that rests",
@@ -47,6 +48,7 @@ def test_each_class_of_the_machine_is_named_once_and_each_kind_with_each_load() 
         "load: sleeper",
         "load: a cpuset that changes",
         "load: memory",
+        "load: more hogs than CPUs",
         "load: one or two CPUs",
         "load: threads that share memory",
         "load: a CPU that goes and comes back",
