@@ -1,6 +1,7 @@
 /* An access and what it costs. SPDX-License-Identifier: GPL-2.0-only */
 #include "hierarchy.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,14 +86,11 @@ bool memory_count_places(struct memory *memory, FILE *file)
 	return places_create(&memory->places, &memory->places_table, memory->config.max_rows);
 }
 
-void memory_finish(struct memory *memory)
+static void destroy_parts(struct memory *memory)
 {
-	oracle_finish(&memory->oracle, &memory->traffic);
-	if (memory->places.table) {
-		places_flush(&memory->places, 0);
-		table_header(&memory->places_table, &memory->config, true);
+	oracle_destroy(&memory->oracle);
+	if (memory->places.table)
 		places_destroy(&memory->places);
-	}
 	traffic_destroy(&memory->traffic);
 	for (unsigned cpu = 0; cpu < memory->config.cpus; cpu++) {
 		cache_destroy(&memory->cores[cpu].first);
@@ -110,6 +108,30 @@ void memory_finish(struct memory *memory)
 	}
 	free(memory->cores);
 	free(memory->groups);
+}
+
+bool memory_restart(struct memory *memory)
+{
+	FILE *counts = memory->oracle.counts.file, *traffic = memory->oracle.traffic.file;
+	FILE *places = memory->places.table ? memory->places_table.file : NULL;
+
+	if (!table_empty(counts) || !table_empty(traffic) || !table_empty(places))
+		return false;
+	destroy_parts(memory);
+	/* All but the configuration, which comes first. */
+	memset(&memory->cores, 0, sizeof(*memory) - offsetof(struct memory, cores));
+	return create_parts(memory, counts, traffic) &&
+	       (!places || memory_count_places(memory, places));
+}
+
+void memory_finish(struct memory *memory)
+{
+	oracle_finish(&memory->oracle, &memory->traffic);
+	if (memory->places.table) {
+		places_flush(&memory->places, 0);
+		table_header(&memory->places_table, &memory->config, true);
+	}
+	destroy_parts(memory);
 	free(memory);
 }
 

@@ -41,6 +41,11 @@ bool memory_count_places(struct memory *memory, FILE *file);
 /* A CPU writes a mark, or calls a barrier: what is counted before and after can be told apart. */
 void memory_mark(struct memory *memory, unsigned cpu, uint64_t now_ps);
 void memory_barrier(struct memory *memory, unsigned cpu, uint64_t now_ps);
+/*
+ * Begins anew, as after memory_create(): empty caches, empty tables, new filters. False without
+ * memory, or where a table cannot be emptied.
+ */
+bool memory_restart(struct memory *memory);
 /* Writes what the tables still lack, and frees everything. */
 void memory_finish(struct memory *memory);
 /* A CPU's filter: 1 << memory_filter_bits() lines. */

@@ -141,5 +141,9 @@ void oracle_finish(struct oracle *oracle, struct traffic *traffic)
 	end_slice(oracle, traffic, oracle->slice_ns);
 	table_header(&oracle->counts, oracle->config, true);
 	table_header(&oracle->traffic, oracle->config, true);
+}
+
+void oracle_destroy(struct oracle *oracle)
+{
 	free(oracle->cpus);
 }

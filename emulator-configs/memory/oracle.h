@@ -45,7 +45,9 @@ struct oracle {
 
 bool oracle_create(struct oracle *oracle, const struct config *config, FILE *counts,
 		   FILE *traffic);
+/* Writes what the tables still lack. */
 void oracle_finish(struct oracle *oracle, struct traffic *traffic);
+void oracle_destroy(struct oracle *oracle);
 /* The row to count in. */
 struct row *oracle_row(struct oracle *oracle, unsigned cpu);
 /* A line of a page was fetched; `fetched` is the slice in which that was so last. */

@@ -35,6 +35,7 @@ static struct {
 	uint64_t mark; /* the address of the kernel's function; 0: none */
 	unsigned barrier_count;
 	struct barrier barriers[MAX_BARRIERS];
+	bool fresh; /* nothing has happened since the memory was created, or began anew */
 } model;
 
 static void learn_block(uint64_t ram_addr, uint64_t host)
@@ -72,6 +73,7 @@ static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint
 	uint64_t quantum = qemu_plugin_quantum(), cost_ps;
 	struct meeting meeting;
 
+	model.fresh = false;
 	if (quantum != model.quantum) {
 		model.quantum = quantum;
 		memory_advance(model.memory, qemu_plugin_quantum_start_ns() * PS_OF_NS);
@@ -89,19 +91,49 @@ static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint
 static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *data)
 {
 	(void)info, (void)data;
+	model.fresh = false;
 	memory_switch(model.memory, vcpu, vaddr, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
 }
 
 static void on_mark(unsigned int vcpu, void *data)
 {
 	(void)data;
+	model.fresh = false;
 	memory_mark(model.memory, vcpu, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
 }
 
 static void on_barrier(unsigned int vcpu, void *data)
 {
 	(void)data;
+	model.fresh = false;
 	memory_barrier(model.memory, vcpu, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
+}
+
+static void set_filters(void)
+{
+	for (unsigned vcpu = 0; vcpu < memory_cpus(model.memory); vcpu++)
+		qemu_plugin_set_line_filter(
+			vcpu, (struct qemu_plugin_line *)memory_filter(model.memory, vcpu));
+}
+
+/*
+ * A guest may be saved in the hold of its init, and another QEMU may continue it there, with a
+ * plugin that has seen nothing. So that both go on alike, the memory begins anew in each turn of the
+ * hold: what was before it has no effect. The hold itself accesses no memory.
+ */
+static void on_hold(unsigned int vcpu, void *data)
+{
+	(void)vcpu, (void)data;
+	if (model.fresh)
+		return;
+	if (!memory_restart(model.memory)) {
+		fprintf(stderr, "memory model: it cannot begin anew\n");
+		abort();
+	}
+	set_filters();
+	memset(model.owed_ps, 0, memory_cpus(model.memory) * sizeof(*model.owed_ps));
+	model.quantum = 0;
+	model.fresh = true;
 }
 
 /* Copies the first bytes of an instruction; returns how many it has. */
@@ -134,6 +166,23 @@ static bool switches_task(const struct qemu_plugin_insn *instruction)
 	return !memcmp(begins, load_stack_pointer, sizeof(begins));
 }
 
+/* The loop of images/src/numalab-start.c: fld1; fldpi; fpatan; fstp %st(0). */
+static bool is_hold(const struct qemu_plugin_tb *block, size_t place)
+{
+	static const uint8_t turn[4][2] = {{0xd9, 0xe8}, {0xd9, 0xeb}, {0xd9, 0xf3}, {0xdd, 0xd8}};
+
+	if (qemu_plugin_tb_vaddr(block) >> 63 || qemu_plugin_tb_n_insns(block) - place < 4)
+		return false;
+	for (size_t step = 0; step < 4; step++) {
+		uint8_t code[2];
+
+		if (code_of(qemu_plugin_tb_get_insn(block, place + step), code, 2) != 2 ||
+		    memcmp(code, turn[step], 2))
+			return false;
+	}
+	return true;
+}
+
 /* A function begins a block, so that its code lies in the block, as far as that goes. */
 static bool is_barrier(const struct qemu_plugin_tb *block, const struct barrier *barrier)
 {
@@ -162,6 +211,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 			qemu_plugin_register_vcpu_mem_cb(instruction, on_switch,
 							 QEMU_PLUGIN_CB_NO_REGS,
 							 QEMU_PLUGIN_MEM_RW, NULL);
+		if (is_hold(block, place))
+			qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_hold,
+							       QEMU_PLUGIN_CB_NO_REGS, NULL);
 		if (model.mark && qemu_plugin_insn_vaddr(instruction) == model.mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_mark,
 							       QEMU_PLUGIN_CB_NO_REGS, NULL);

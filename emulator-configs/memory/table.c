@@ -1,5 +1,8 @@
 /* Tables of numbers in files. SPDX-License-Identifier: GPL-2.0-only */
+#define _POSIX_C_SOURCE 200809L
 #include "table.h"
+
+#include <unistd.h>
 
 enum { VERSION = 3, HEADER = 8 };
 
@@ -21,6 +24,11 @@ void table_header(struct table *table, const struct config *config, bool finishe
 		return;
 	fwrite(header, sizeof(header), 1, table->file);
 	fflush(table->file);
+}
+
+bool table_empty(FILE *file)
+{
+	return !file || (!fseek(file, 0, SEEK_SET) && !ftruncate(fileno(file), 0));
 }
 
 void table_put(struct table *table, uint64_t max_rows, const uint64_t *row)

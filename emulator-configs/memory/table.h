@@ -21,6 +21,8 @@ struct table {
 
 /* Writes the header; of a finished table once more, with its length. */
 void table_header(struct table *table, const struct config *config, bool finished);
+/* Empties a file; true without one. */
+bool table_empty(FILE *file);
 /* Appends a row of `columns` numbers, unless there are as many as there may be. */
 void table_put(struct table *table, uint64_t max_rows, const uint64_t *row);
 

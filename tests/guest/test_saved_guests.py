@@ -7,13 +7,17 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from numalab.api import machine
 from numalab.artifact.digest import hash_file
+from numalab.emulator.emulator_artifact import ensure_emulator
+from numalab.emulator.emulator_specs import find_emulator
+from numalab.emulator.memory_plugin_artifact import memory_plugin
+from numalab.errors import HostError
 from numalab.guest.run import run_guest
 from numalab.guest.saved_guest_artifact import read_saved
 from numalab.image.image_artifact import BuiltImage
@@ -81,20 +85,48 @@ head -c 64 /dev/urandom | md5sum
 """
 
 
-def traced(machine: Machine, folder: Path) -> tuple[bytes, bytes, bool]:
-    """Run `WORK`; return what it printed, its recording, and whether it had to boot."""
+@dataclass(frozen=True)
+class Traced:
+    """What a guest printed and recorded, the tables of its memory, and whether it had to boot."""
+
+    stdout: bytes
+    recording: bytes
+    tables: tuple[bytes, ...]
+    booted: bool = field(compare=False)
+
+
+def traced(machine: Machine, folder: Path) -> Traced:
+    """Run `WORK`."""
     folder.mkdir()
     job = Job(("sh", "-c", WORK), events=("sched:sched_switch", "sched:sched_wakeup"))
     run_dir = RunDir(folder / "run")
     booted = run_guest(machine, job, run_dir, limits=LIMITS).wall_seconds["boot"] > 0.5
-    return run_dir.stdout.read_bytes(), run_dir.trace.read_bytes(), booted
+    tables = (run_dir.memory_counts, run_dir.memory_traffic)
+    return Traced(
+        run_dir.stdout.read_bytes(),
+        run_dir.trace.read_bytes(),
+        tuple(table.read_bytes() for table in tables if machine.memory_model is not None),
+        booted,
+    )
 
 
-@pytest.mark.parametrize("topology", ["ring-2", "mesh-8", "slow-memory-3"])
+@pytest.fixture(params=["icount ring-2", "icount mesh-8", "icount slow-memory-3", "timed ring-2"])
+def guest(request: pytest.FixtureRequest, make_machine: MakeMachine) -> Machine:
+    """A machine; in mode timed, with the emulator and the model of the shared cache."""
+    mode, topology = request.param.split()
+    machine = make_machine(topology, mode)
+    if mode != "timed":
+        return machine
+    try:
+        emulator = ensure_emulator(find_emulator())
+    except HostError as error:
+        pytest.skip(str(error))
+    return replace(machine, emulator=emulator.program, memory_model=memory_plugin(emulator))
+
+
 def test_a_guest_that_continues_does_to_the_byte_what_one_that_boots_does(
-    make_machine: MakeMachine, cache: Path, tmp_path: Path, topology: str
+    guest: Machine, cache: Path, tmp_path: Path
 ) -> None:
-    guest = make_machine(topology)
     cold = traced(replace(guest, cold=True), tmp_path / "cold")
     assert not saved_guests(cache)
     runs = [traced(guest, tmp_path / "0")]
@@ -102,12 +134,12 @@ def test_a_guest_that_continues_does_to_the_byte_what_one_that_boots_does(
         try_again(cache)
         runs.append(traced(guest, tmp_path / str(len(runs))))
     warm = [traced(guest, tmp_path / f"warm-{number}") for number in range(2)]
-    assert not any(booted for *_, booted in warm)
-    assert {(stdout, trace) for stdout, trace, _ in [cold, *runs, *warm]} == {cold[:2]}
+    assert not any(run.booted for run in warm)
+    assert {cold, *runs, *warm} == {cold}
     other = traced(replace(guest, seed=8), tmp_path / "seed")
-    assert not other[2]
-    assert other[0] != cold[0]
-    assert other[1] != cold[1]
+    assert not other.booted
+    assert other.stdout != cold.stdout
+    assert other.recording != cold.recording
 
 
 @pytest.mark.parametrize("ring", ["icount"], indirect=True)

@@ -76,12 +76,13 @@ class MemoryCore:
         self._files: tuple[ctypes.c_void_p | None, ...] = (counts, traffic)
         self.now_ps = 0
         self._bits = self._lib.memory_filter_bits(self._memory)
-        for node in range(nodes):
-            first = node * lines_of_node
-            added = self._lib.memory_add_region(
-                self._memory, first, lines_of_node, node, ctypes.c_uint64(first * LINE_BYTES)
-            )
-            assert added
+        self._regions = [(node * lines_of_node, lines_of_node, node) for node in range(nodes)]
+        self._begin()
+
+    def _begin(self) -> None:
+        for first, lines, node in self._regions:
+            host = ctypes.c_uint64(first * LINE_BYTES)
+            assert self._lib.memory_add_region(self._memory, first, lines, node, host)
         self._filters = [
             self._lib.memory_filter(self._memory, cpu)
             for cpu in range(self._lib.memory_cpus(self._memory))
@@ -138,6 +139,11 @@ class MemoryCore:
     def barrier(self, cpu: int) -> None:
         """Tell that a CPU calls a barrier."""
         self._lib.memory_barrier(self._memory, cpu, ctypes.c_uint64(self.now_ps))
+
+    def restart(self) -> None:
+        """Begin anew, as when it was created."""
+        assert self._lib.memory_restart(self._memory)
+        self._begin()
 
     def finish(self) -> None:
         """Write what the tables still lack, and free everything."""

@@ -103,7 +103,7 @@ def run_guest(
 ) -> Outcome:
     """Boot a guest, run its job, and copy its results to `run_dir`.
 
-    In the modes tcg and icount, the guest continues a saved one if there is one, else it is saved
+    In all modes but kvm, the guest continues a saved one if there is one, else it is saved
     for later ones (`guest/saved_guest_artifact.py`), unless it is `cold`. `join` returns a context
     for the running guest, which ends before the guest does. `look` receives the memory of a guest
     that ended as it should. The default `limits` depend on the current speed of this host and the

@@ -28,6 +28,7 @@ from numalab.machine.model import Machine, Plugin
 from numalab.process import find_program
 from numalab.qemu.binding import library_version
 from numalab.qemu.cmdline import HELD_MODES
+from numalab.qemu.emulator import qemu_version
 from numalab.qemu.guest import Guest
 from numalab.run_dir import RunDir
 
@@ -38,6 +39,7 @@ _COUNTS = "counts"  # and the number of the plugin
 _FREE = 2 << 30  # bytes of the disk that are left to other files
 _LOOKS = 12  # at a guest that is held, before it is given up
 _PAUSE = 600.0  # seconds until a guest is tried again whose hold was missed
+_SAVES_CLOCKS = (10, 0)  # the emulators that save the clocks of CPUs in mode timed (patch 0014)
 _MOST = 40  # entries; the one that was used longest ago goes
 
 
@@ -94,13 +96,15 @@ def saved_entry(
     """
     if machine.mode not in HELD_MODES or machine.huge or machine.gdb is not None:
         return None
-    if any(plugin.mapped is None for plugin in machine.plugins):
+    if any(plugin.mapped is None and plugin.begins_anew is None for plugin in machine.plugins):
+        return None
+    if machine.mode == "timed" and qemu_version(emulator) < _SAVES_CLOCKS:
         return None
     nowhere = Path()
     described = replace(
         machine, name="saved", seed=0, cold=False, bzimage=nowhere, rootfs=nowhere, initrd=None,
         emulator=None, host_cpus=(), vcpu_cpus=(), host_nodes=(), plugins=(), cpu_model="host",
-        measures_time=False, shares_cpus=False,
+        measures_time=False, shares_cpus=False, memory_model=None,
     )  # fmt: skip
     programs = [plugin.path for plugin in machine.plugins]
     qemu = find_program("qemu-system-x86_64", "qemu-system-x86")
@@ -108,9 +112,11 @@ def saved_entry(
     try:
         hashes = [_hash(path) for path in files if path is not None]
         sites = [hash_file(path) for path in mapped_files(machine.plugins)]
+        models = [hash_file(plugin.begins_anew) for plugin in machine.plugins if plugin.begins_anew]
     except OSError:  # the start of the guest says which file is missing
         return None
-    parts = [_FORMAT, repr(described), interactive, cmdline, hashes, sites, library_version()[0]]
+    parts = [_FORMAT, repr(described), interactive, cmdline, hashes, sites, models]
+    parts += [library_version()[0]]
     return SAVED.entry(digest_of(parts))
 
 

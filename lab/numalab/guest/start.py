@@ -168,7 +168,8 @@ def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
         arguments["mark"] = f"{wanted.mark:x}"
     if wanted is not None and wanted.barriers:
         arguments["barriers"] = "+".join(wanted.barriers)
-    return replace(machine, plugins=(*machine.plugins, Plugin(plugin, arguments)))
+    added = Plugin(plugin, arguments, begins_anew=run_dir.memory_parameters)
+    return replace(machine, plugins=(*machine.plugins, added))
 
 
 def _emulator(machine: Machine) -> Path | None:

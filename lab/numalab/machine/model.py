@@ -63,12 +63,14 @@ class Plugin:
     """A TCG plugin to load into QEMU, and its arguments.
 
     `mapped` is a file in which it counts at any time; a guest that starts from a saved one goes on
-    with the counts of that one.
+    with the counts of that one. `begins_anew` has the parameters of a plugin that forgets
+    everything in the hold, so that it has no state there.
     """
 
     path: Path
     arguments: Mapping[str, str] = field(default_factory=dict)
     mapped: Path | None = None
+    begins_anew: Path | None = None
 
 
 @dataclass(frozen=True)

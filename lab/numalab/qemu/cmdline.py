@@ -29,8 +29,8 @@ _ONE_CLOCK = ("tsc=reliable",)
 
 # Turns of the loop in which init holds the guest, so that the host can save it there
 # (images/src/numalab-start.c). None in kvm, where the placement is proved from the first
-# instruction on, and in timed, whose memory model keeps its caches outside of QEMU's state.
-HELD_MODES: tuple[Mode, ...] = ("icount", "tcg")
+# instruction on.
+HELD_MODES: tuple[Mode, ...] = ("icount", "tcg", "timed")
 _HOLD_TURNS = 24_000
 
 # numalab builds kernels without mitigations; before 6.9 no option disables all of them.

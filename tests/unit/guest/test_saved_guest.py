@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from numalab.artifact.kinds import entry_lock
 from numalab.errors import HostError
+from numalab.guest import saved_guest_artifact
 from numalab.guest.hold import is_held
 from numalab.guest.saved_guest_artifact import (
     SavedGuest,
@@ -92,7 +93,6 @@ def test_neither_the_seed_nor_where_the_host_has_its_files_decides_anything(
     "change",
     [
         {"mode": "kvm"},
-        {"mode": "timed"},
         {"pages": "2M"},
         {"gdb": Path("gdb.socket")},
         {"plugins": (Plugin(Path("counts-outside.so")),)},
@@ -101,6 +101,30 @@ def test_neither_the_seed_nor_where_the_host_has_its_files_decides_anything(
 def test_some_machines_always_boot(machine: Machine, change: dict[str, object]) -> None:
     other = replace(machine, **change)  # type: ignore[arg-type]
     assert saved_entry(other, CMDLINE, other.emulator) is None
+
+
+@pytest.mark.parametrize(("version", "saved"), [((7, 2), False), ((10, 0), True), ((), False)])
+def test_mode_timed_needs_an_emulator_that_saves_its_clocks(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], saved: bool
+) -> None:
+    monkeypatch.setattr(saved_guest_artifact, "qemu_version", lambda _: version)
+    timed = replace(machine, mode="timed")
+    assert (saved_entry(timed, CMDLINE, timed.emulator) is not None) is saved
+
+
+def test_a_model_that_begins_anew_decides_by_its_code_and_parameters(
+    machine: Machine, tmp_path: Path
+) -> None:
+    program, parameters, changed = (tmp_path / name for name in ("memory.so", "first", "second"))
+    for path in (program, parameters, changed):
+        path.write_bytes(path.name.encode())
+    first = Plugin(program, {"counts": "run-1/counts"}, begins_anew=parameters)
+    model = replace(machine, plugins=(first,))
+    moved = replace(first, arguments={"counts": "run-2/counts"})
+    assert entry_of(replace(model, plugins=(moved,))) == entry_of(model)
+    assert entry_of(replace(model, memory_model=program)) == entry_of(model)
+    second = replace(model, plugins=(replace(first, begins_anew=changed),))
+    assert len({entry_of(model), entry_of(second), entry_of(machine)}) == 3
 
 
 def registers(*cpus: tuple[int, int, int, int]) -> str:
