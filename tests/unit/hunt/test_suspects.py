@@ -42,7 +42,7 @@ def result(*findings: Finding) -> BootResult:
 
 @pytest.fixture
 def case(drawn_case: Case) -> Case:
-    return drawn_case.only(*drawn_case.loads[:1] * 8)
+    return drawn_case.only(*drawn_case.loads[:1] * 12)
 
 
 def test_the_excess_is_in_units_of_the_noise() -> None:
@@ -94,7 +94,7 @@ def test_invariants_and_whole_boots_come_first(case: Case) -> None:
 
 
 def test_the_clearest_are_chosen_and_each_once(case: Case) -> None:
-    other = case.only(*case.loads[:5])
+    other = case.only(*case.loads[:7])
     items = [suspect(case, switches(200, n), 1.0 + n / 10) for n in range(12)]
     items += [suspect(other, quota(1.5, n), 2.0 + n) for n in range(7)]
     tried: set[tuple[str, Finding]] = set()
@@ -105,6 +105,14 @@ def test_the_clearest_are_chosen_and_each_once(case: Case) -> None:
     assert [[item.finding.load for item in group] for group in again] == [[0], [5, 4, 3, 2, 1, 0]]
     worn = chosen(items, Trends(), (), {"quota": 40}, set())
     assert worn[0][0].finding.prop == "more-switches", "no quota was confirmed so far"
+
+
+def test_a_suspect_is_clearer_if_other_loads_go_the_same_way(case: Case) -> None:
+    items = [suspect(case, quota(1.5, 0), 2.0), suspect(case, switches(200, 1), 1.2)]
+    assert chosen(items, Trends(), (), {}, set())[0][0].finding.prop == "quota"
+    trends = with_trend(case, [1.2] * 9)
+    assert trends.hunch(case, switches(200, 1)) > 2 > trends.hunch(case, quota(1.5, 0))
+    assert chosen(items, trends, (), {}, set())[0][0].finding.prop == "more-switches"
 
 
 def with_trend(case: Case, ratios: Sequence[float]) -> Trends:

@@ -134,10 +134,7 @@ class Trends:
 
     def add(self, pair: Compared) -> None:
         """Add a load."""
-        finding = pair.finding
-        kinds = set() if finding.load is None else load_kinds(pair.case.loads[finding.load])
-        for kind in (ALL, *sorted(kinds)):
-            key = finding.prop, kind
+        for key in _keys(pair.case, pair.finding):
             self.sums.setdefault(key, TrendSums()).add(pair)
             if key in self.later:
                 self.later[key].add(pair)
@@ -180,6 +177,11 @@ class Trends:
                     strongest[id(pair)] = strength, pair
         return list(strongest.values())
 
+    def hunch(self, case: Case, finding: Finding) -> float:
+        """Return the largest hunch about a property in loads of the same kinds; 0 for none."""
+        keys = _keys(case, finding)
+        return max((self.sums[key].hunch for key in keys if key in self.sums), default=0.0)
+
     def hunches(self, properties: Collection[str]) -> Mapping[str, float]:
         """Return the largest hunch of any property for each kind of loads."""
         largest: dict[str, float] = {}
@@ -197,3 +199,8 @@ class Trends:
             if prop in properties
             and sums.strength / worn(prop) >= (_STRONG_OF_KIND if kind else _STRONG)
         ]
+
+
+def _keys(case: Case, finding: Finding) -> list[Key]:
+    kinds = set() if finding.load is None else load_kinds(case.loads[finding.load])
+    return [(finding.prop, kind) for kind in (ALL, *sorted(kinds))]

@@ -16,7 +16,7 @@ def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load,
 
     Where nodes are far apart, the first one spreads over two of them.
     """
-    families = [*FAMILIES, squeezed, squeezed]  # which is of many kinds
+    families = [*FAMILIES, squeezed]  # which is of many kinds
     loads: list[Load] = []
     if count > 0 and worth(machine) > 0 and (first := spread(rng, machine)) is not None:
         loads.append(first)
@@ -307,7 +307,7 @@ FAMILIES: dict[Family, float] = {
     crowded_forkers: 0.8,
     hotplug: 0.7,
     cpuset: 0.7,
-    squeezed: 2.0,
+    squeezed: 1.5,
     **policies.FAMILIES,
     **groups.FAMILIES,
     **changes.FAMILIES,

@@ -12,6 +12,7 @@ _LOADS = 12  # of a round
 _LOADS_OF_MACHINE = 6
 _LOADS_AT_ONCE = 6
 _TRENDS = 3  # loads of a round that are tried because of trends
+_PLAUSIBLE = 8.0  # the largest factor of a score for a hunch about its property
 _WORN = 0.2  # how much the score of a property falls with each suspicion that was not confirmed
 
 
@@ -85,6 +86,7 @@ def chosen(
 ) -> list[list[Suspect]]:
     """Return the suspects of a round to try, those of a machine together, the clearest first.
 
+    A suspect is clearer if other loads of its kinds differ in the same direction, each by little.
     `failed` counts the suspicions of each property that fresh boots did not confirm. Loads with a
     trend come from all rounds; those that were `tried` are left out, and the chosen ones are added.
     """
@@ -92,9 +94,13 @@ def chosen(
     def worn(prop: str) -> float:
         return 1 + _WORN * failed.get(prop, 0)
 
+    def plausible(item: Suspect) -> float:
+        hunch = trends.hunch(item.case, item.finding)
+        return float(min(_PLAUSIBLE, max(1.0, 2.0 ** (hunch - 1))))
+
     ordered = sorted(
         (item for item in suspects if not item.is_sure),
-        key=lambda item: -item.score / worn(item.finding.prop),
+        key=lambda item: -item.score * plausible(item) / worn(item.finding.prop),
     )
     groups: dict[str, list[Suspect]] = {}
     for item in ordered:
