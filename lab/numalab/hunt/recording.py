@@ -104,6 +104,12 @@ class LoadRecording(Recording):
         return self.spans.filter(pl.col("pid").is_in(list(self.load_tasks)))
 
     @cached_property
+    def load_spans_on(self) -> Mapping[int, pl.DataFrame]:
+        """The spans of the load's tasks, by CPU."""
+        parts = self.load_spans.partition_by("cpu", as_dict=True)
+        return {int(cpu): rows for (cpu,), rows in parts.items()}
+
+    @cached_property
     def load_stays(self) -> pl.DataFrame:
         """The stays of the load's tasks."""
         return self.stays.filter(pl.col("pid").is_in(list(self.load_tasks)))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from numalab.hunt.properties.placement import on_parents_node, wait_of_children
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, LoadRecording
 from unit.hunt.recordings import Row, recording
@@ -80,3 +81,29 @@ def test_moves_and_swaps_by_numa_balancing_are_counted_for_each_memory_user() ->
     assert value(run, "more-numa-task-moves") == value(run, "less-numa-task-moves") == 1.5
     hogs = recording("time ms=1000;hog n=1 cpus=0", [(1, "hog0.0", 0, 0, 1000)])
     assert judge_load(hogs, {"more-numa-task-moves"}) == ((), {})
+
+
+FORKS = "time ms=1000;forker n=1 cpus=0-3 burst=2"
+
+
+def test_children_that_begin_beside_their_parent_are_a_share() -> None:
+    rows: list[Row] = [(1, "forker0.0", 0, 0, 1000)]
+    for number in range(24):
+        at = 40 * number
+        cpu = 1 if number < 6 else 2  # of node 0, of node 1
+        rows += [
+            (10 + number, "-child0.0", cpu, at, at + 3),
+            (10 + number, "child0.0", cpu, at + 3, at + 9),
+        ]
+    run = recording(FORKS, rows)
+    assert value(run, "less-children-on-their-parents-node") == 25.0
+    assert value(run, "more-wait-of-children") == 3.0
+
+
+def test_a_few_children_have_no_share_and_two_parents_are_not_told_apart() -> None:
+    rows: list[Row] = [(1, "forker0.0", 0, 0, 1000), (2, "child0.0", 1, 10, 20)]
+    assert on_parents_node(recording(FORKS, rows)) is None
+    assert wait_of_children(recording(FORKS, rows)) is None
+    rows += [(10 + number, "child0.0", 1, 40 * number, 40 * number + 9) for number in range(24)]
+    assert on_parents_node(recording(FORKS, rows)) == 100.0
+    assert on_parents_node(recording(FORKS.replace("n=1", "n=2"), rows)) is None

@@ -9,6 +9,7 @@ from numalab.hunt.properties.policies import (
     deadline,
     lock_wait,
     priority,
+    real_time_waits,
     starvation,
     tardiness,
 )
@@ -35,6 +36,15 @@ def test_an_idle_cpu_counts_as_one_of_a_lower_priority() -> None:
     rows += [(1, "hog1.0", 0, 0, 100)]
     (finding,) = priority(recording(RANKED, rows))
     assert finding.value == 30.0
+
+
+def test_the_waits_of_real_time_tasks_are_a_share_of_the_time_in_which_they_are_ready() -> None:
+    assert real_time_waits(recording(RANKED, waited_beside(0))) == pytest.approx(50.0)
+    busy: list[Row] = [(3, "sleeper2.0", 0, 0, 150), (4, "sleeper2.1", 1, 0, 150)]
+    ranked = RANKED + ";sleeper n=2 cpus=0-1 policy=rr priority=60"
+    assert real_time_waits(recording(ranked, [*waited_beside(3), *busy])) == 0.0
+    fair = "time ms=1000;sleeper n=1 cpus=0-1;hog n=2 cpus=0-3"
+    assert real_time_waits(recording(fair, waited_beside(0))) is None
 
 
 def test_a_cpu_outside_the_mask_or_a_higher_priority_is_no_reason() -> None:

@@ -10,16 +10,22 @@ from numalab.topology.topology import Topology
 
 
 def ranked(rng: random.Random, machine: Topology) -> Load | None:
-    """Real-time tasks of several priorities, which take turns on all CPUs beside hogs."""
+    """Real-time tasks of several priorities, which take turns on all CPUs beside hogs.
+
+    They are as many as CPUs, or one more, which then waits until one of the others sleeps.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 2:
         return None
     run = rng.choice((2000, 5000))
     policy: Policy = rng.choice(("fifo", "rr"))
+    half = len(allowed) // 2
+    few = rng.choice((half, len(allowed) - half + 1))
+    sleep = run if few == half else run // rng.choice((1, 3))
     parts = [
-        Part("sleeper", max(1, len(allowed) // 2), allowed, some_cpus(rng, allowed, 1),
-             policy=policy, priority=priority, run_us=run, sleep_us=run)
-        for priority in rng.sample((5, 20, 50, 80), 2)
+        Part("sleeper", max(1, count), allowed, some_cpus(rng, allowed, 1),
+             policy=policy, priority=priority, run_us=run, sleep_us=sleep)
+        for count, priority in zip((half, few), rng.sample((5, 20, 50, 80), 2), strict=True)
     ]  # fmt: skip
     if rng.random() < 0.6:
         parts.append(Part("hog", len(allowed), allowed))

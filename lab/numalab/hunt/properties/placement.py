@@ -1,14 +1,14 @@
-"""Which share tasks get by their weights, and which cores wake-ups choose, beside the reference."""
+"""Which share tasks get by their weights, and where new and woken ones go, beside the reference."""
 
 import numpy as np
 import polars as pl
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.recording import LoadRecording
-from numalab.recording.intervals import Spans
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import Spans, total
 
 _WEIGHT_STEP = 1.25  # of sched_prio_to_weight, kernel/sched/core.c
-_FEWEST = 20  # wake-ups, for a share to mean something
+_FEWEST = 20  # wake-ups or children, for a share to mean something
 
 
 @register_difference(Quantity("least-share-by-weight", "per mille", 50.0, ("less",), apart=1.5))
@@ -76,3 +76,36 @@ def _within(spans: Spans, at: np.ndarray) -> np.ndarray:
     place = np.searchsorted(start, at, "right") - 1
     inside: np.ndarray = (place >= 0) & (at < end[np.maximum(place, 0)])
     return inside
+
+
+@register_difference(Quantity("wait-of-children", "ms", 1.0, ("more",), apart=1.75))
+def wait_of_children(run: LoadRecording) -> float | None:
+    """The mean time for which a child of a forker waits for a CPU in its life."""
+    children = [pid for pid, task in run.load_tasks.items() if task.kind == "child"]
+    if len(children) < _FEWEST:
+        return None
+    return sum(total(run.waits[pid]) for pid in children) / len(children) / MS
+
+
+@register_difference(Quantity("children-on-their-parents-node", "%", 10.0, apart=1.3))
+def on_parents_node(run: LoadRecording) -> float | None:
+    """The share of children that first run on the node of their parent, if a part has only one."""
+    nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
+    parents = {
+        task.part: pid
+        for pid, task in run.load_tasks.items()
+        if task.kind == "forker" and run.load.parts[task.part].count == 1
+    }
+    spans = run.load_spans.select("pid", "cpu", "start_ns").sort("start_ns")
+    first = spans.unique("pid", keep="first", maintain_order=True)
+    count = same = 0
+    for part, parent in parents.items():
+        children = [
+            pid for pid, t in run.load_tasks.items() if t.kind == "child" and t.part == part
+        ]
+        beside = spans.filter(pl.col("pid") == parent).select("start_ns", parent_cpu="cpu")
+        both = first.filter(pl.col("pid").is_in(children)).join_asof(beside, on="start_ns")
+        for cpu, parent_cpu in both.drop_nulls().select("cpu", "parent_cpu").iter_rows():
+            count += 1
+            same += nodes.get(cpu) == nodes.get(parent_cpu)
+    return 100.0 * same / count if count >= _FEWEST else None

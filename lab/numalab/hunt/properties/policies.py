@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.load import Load, Part
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.intervals import between, covered, joined, longest, met
+from numalab.recording.intervals import Spans, between, covered, joined, longest, met, total
 
 # Of the three policies that go before fair tasks; stop and deadline go before fifo and rr.
 _DEADLINE, _FAIR = 100, 0
+_LEAST_READY_MS = 50
 _TURNS = 20  # for a percentile to mean something
 _STARVED = 0.9  # of the time of a load
 _USED = 0.75  # of the runtime: wake-ups and interrupts count, too
@@ -25,33 +27,14 @@ def priority(run: LoadRecording) -> Iterator[Observation]:
     The value is the longest such time in ms (`push_rt_task()`, `push_dl_task()`, 6.12). Deadline
     tasks that may be throttled are left out.
     """
-    load = run.load
-    if load.rebuilds_domains:
-        return
-    spans_of = {
-        cpu: rows for (cpu,), rows in run.load_spans.partition_by("cpu", as_dict=True).items()
-    }
-    for place, part in enumerate(load.parts):
+    for place, part in enumerate(run.load.parts):
         worst, at, kind = 0, 0, ""
-        for window, at_ms in run.phases():
-            rank = _rank(load, place, at_ms)
-            throttled = rank == _DEADLINE and not _is_never_throttled(part, run)
-            if rank == _FAIR or throttled or load.has_quota(part):
-                continue
+        for rank, spans in _waits_beside_lower(run, place):
             kind = kind or _kind(part, rank)
-            lower = [
-                pid for pid, task in run.load_tasks.items() if _rank(load, task.part, at_ms) < rank
-            ]
-            inside = np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64)
-            for crew in run.crews(place):
-                waited = met(joined(run.waits[pid] for pid in crew.pids), inside)
-                for cpu in load.masks(place, at_ms, wakees=crew.wakees):
-                    below = [run.idle[cpu]] if cpu in run.idle else []
-                    if cpu in spans_of:
-                        below.append(covered(spans_of[cpu].filter(pl.col("pid").is_in(lower))))
-                    length, start = longest(met(waited, joined(below)))
-                    if length > worst:
-                        worst, at, kind = length, start, _kind(part, rank)
+            for waited in spans:
+                length, start = longest(waited)
+                if length > worst:
+                    worst, at, kind = length, start, _kind(part, rank)
         if not kind:
             continue
         yield Observation(
@@ -61,6 +44,49 @@ def priority(run: LoadRecording) -> Iterator[Observation]:
             if worst
             else f"no {kind} waited for a lower one",
         )
+
+
+@register_difference(Quantity("real-time-waits", "%", 2.0, ("more",), apart=1.9))
+def real_time_waits(run: LoadRecording) -> float | None:
+    """The time of real-time tasks in queues while a CPU may run them before a lower priority."""
+    waited = ready = 0
+    for place in range(len(run.load.parts)):
+        judged = False
+        for _, spans in _waits_beside_lower(run, place):
+            judged = True
+            waited += total(joined(spans))
+        mine = [pid for pid, task in run.load_tasks.items() if task.part == place]
+        ready += sum(total(run.runnable[pid]) for pid in mine) if judged else 0
+    return 100.0 * waited / ready if ready >= _LEAST_READY_MS * MS else None
+
+
+def _waits_beside_lower(run: LoadRecording, place: int) -> Iterator[tuple[int, list[Spans]]]:
+    """Yield the rank of a part's real-time tasks in each phase, and their waits, for each CPU.
+
+    The waits are those in which the CPU was idle or ran a lower rank. Nothing for a part, or a
+    phase, that is not judged.
+    """
+    load, part = run.load, run.load.parts[place]
+    if load.rebuilds_domains or load.has_quota(part):
+        return
+    for window, at_ms in run.phases():
+        rank = _rank(load, place, at_ms)
+        if rank == _FAIR or (rank == _DEADLINE and not _is_never_throttled(part, run)):
+            continue
+        lower = [
+            pid for pid, task in run.load_tasks.items() if _rank(load, task.part, at_ms) < rank
+        ]
+        inside = np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64)
+        spans = []
+        for crew in run.crews(place):
+            waited = met(joined(run.waits[pid] for pid in crew.pids), inside)
+            for cpu in load.masks(place, at_ms, wakees=crew.wakees):
+                below = [run.idle[cpu]] if cpu in run.idle else []
+                if cpu in run.load_spans_on:
+                    rows = run.load_spans_on[cpu]
+                    below.append(covered(rows.filter(pl.col("pid").is_in(lower))))
+                spans.append(met(waited, joined(below)))
+        yield rank, spans
 
 
 def _kind(part: Part, rank: int) -> str:
