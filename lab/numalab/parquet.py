@@ -28,7 +28,9 @@ _PAGES = 1 << 20
 _CHUNKS = 1 << 17  # a column of a row group each
 _DEEPEST = 16
 
-_I16, _I32, _I64, _BINARY, _LIST, _SET, _STRUCT = 4, 5, 6, 8, 9, 10, 12  # kinds of values
+# Kinds of values in the compact protocol of Thrift (apache/thrift, thrift-compact-protocol.md).
+I16, I32, I64, BINARY = 4, 5, 6, 8
+LIST, SET, STRUCT = 9, 10, 12
 _TEXT_TYPE = 6
 # Bytes of a value in memory by physical type: BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY.
 # Texts are views of 16 bytes beside their bytes.
@@ -175,16 +177,16 @@ class _Thrift:
 
     def items(self, kind: int) -> Iterator[int]:
         """Yield the kind of each item of a list, which is to be read then."""
-        if kind not in (_LIST, _SET):
+        if kind not in (LIST, SET):
             raise ValueError("no list where its headers have one")
         head = self.byte()
         count = self.varint() if head >> 4 == 15 else head >> 4
         for _ in range(count):
             yield head & 15
 
-    def struct(self, spec: _Spec, kind: int = _STRUCT) -> dict[int, Any]:
+    def struct(self, spec: _Spec, kind: int = STRUCT) -> dict[int, Any]:
         """Read the fields of `spec`, and skip the others."""
-        if kind != _STRUCT:
+        if kind != STRUCT:
             raise ValueError("no struct where its headers have one")
         values: dict[int, Any] = {}
         for key, value_kind in self.fields():
@@ -192,9 +194,9 @@ class _Thrift:
                 self.skip(value_kind)
             elif spec[key] is not None:
                 values[key] = self.struct(spec[key], value_kind)
-            elif value_kind in (_I16, _I32, _I64):
+            elif value_kind in (I16, I32, I64):
                 values[key] = self.number()
-            elif value_kind == _BINARY:
+            elif value_kind == BINARY:
                 values[key] = self.bytes()
             else:
                 raise ValueError("a field of another type in its headers")
@@ -256,7 +258,7 @@ class _FileCheck:
         for key, kind in reader.fields():
             if key == 2:
                 self._schema([reader.struct(_ELEMENT, item) for item in reader.items(kind)])
-            elif key == 3 and kind == _I64:
+            elif key == 3 and kind == I64:
                 rows = reader.number()
             elif key == 4:
                 grouped = sum(self._row_group(reader) for _ in reader.items(kind))
@@ -293,7 +295,7 @@ class _FileCheck:
                     self.chunks += 1
                     if self.chunks > _CHUNKS or len(columns) > len(self.leaves):
                         raise ValueError("more columns and row groups than are read")
-            elif key == 3 and kind == _I64:
+            elif key == 3 and kind == I64:
                 rows = reader.number()
             else:
                 reader.skip(kind)

@@ -17,16 +17,20 @@ from numalab.capture.columns import Cells, Numbers
 from numalab.capture.ring_buffer import Ints
 from numalab.capture.texts import Texts
 from numalab.parquet import (
+    BINARY,
     BYTE_STREAM_SPLIT,
     DATA_PAGE,
     DICTIONARY_PAGE,
+    I32,
+    I64,
+    LIST,
     PLAIN,
     RLE,
     RLE_DICTIONARY,
+    STRUCT,
 )
 
 _MAGIC = b"PAR1"
-_I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12  # kinds of values in Thrift's compact protocol
 _BOOLEAN, _INT32, _INT64, _BYTE_ARRAY = 0, 1, 2, 6  # physical types
 _UNCOMPRESSED, _ZSTD = 0, 6
 _OPTIONAL = 1
@@ -117,7 +121,7 @@ class EventTable:
         """Write a page whose header has `about` as field `key`; return its size before packing."""
         packed = self._packer.compress(data) if codec == _ZSTD else data
         sizes = _ints((1, kind), (2, len(data)), (3, len(packed)))
-        head = sizes + _field(key - 3, _STRUCT) + about + b"\0\0"
+        head = sizes + _field(key - 3, STRUCT) + about + b"\0\0"
         self._put(head)
         self._put(packed)
         return len(head) + len(data)
@@ -228,7 +232,7 @@ def _field(step: int, kind: int) -> bytes:
     return bytes([step << 4 | kind])
 
 
-def _ints(*fields: tuple[int, int], kind: int = _I32) -> bytes:
+def _ints(*fields: tuple[int, int], kind: int = I32) -> bytes:
     """The fields of a struct that are numbers."""
     out, last = b"", 0
     for key, number in fields:
@@ -249,23 +253,23 @@ def _list(kind: int, items: list[bytes]) -> bytes:
 
 def _footer(schema: Mapping[str, pl.DataType], groups: list[tuple[int, list[_Chunk]]]) -> bytes:
     """FileMetaData: version, schema, rows, groups of rows, writer."""
-    root = _field(4, _BINARY) + _text("root") + _field(1, _I32) + _number(len(schema)) + b"\0"
+    root = _field(4, BINARY) + _text("root") + _field(1, I32) + _number(len(schema)) + b"\0"
     elements = [root, *(_element(name, kind) for name, kind in schema.items())]
     rows = sum(count for count, _ in groups)
     return (
         _ints((1, 1))
-        + (_field(1, _LIST) + _list(_STRUCT, elements))
-        + (_field(1, _I64) + _number(rows))
-        + (_field(1, _LIST) + _list(_STRUCT, [_group(schema, *group) for group in groups]))
-        + (_field(2, _BINARY) + _text("numalab"))
+        + (_field(1, LIST) + _list(STRUCT, elements))
+        + (_field(1, I64) + _number(rows))
+        + (_field(1, LIST) + _list(STRUCT, [_group(schema, *group) for group in groups]))
+        + (_field(2, BINARY) + _text("numalab"))
         + b"\0"
     )
 
 
 def _element(name: str, kind: pl.DataType) -> bytes:
     physical, converted = _TYPES[kind]
-    element = _ints((1, physical), (3, _OPTIONAL)) + _field(1, _BINARY) + _text(name)
-    return element + (b"" if converted is None else _field(2, _I32) + _number(converted)) + b"\0"
+    element = _ints((1, physical), (3, _OPTIONAL)) + _field(1, BINARY) + _text(name)
+    return element + (b"" if converted is None else _field(2, I32) + _number(converted)) + b"\0"
 
 
 def _group(schema: Mapping[str, pl.DataType], rows: int, chunks: list[_Chunk]) -> bytes:
@@ -274,9 +278,7 @@ def _group(schema: Mapping[str, pl.DataType], rows: int, chunks: list[_Chunk]) -
         for (name, kind), chunk in zip(schema.items(), chunks, strict=True)
     ]
     size = sum(chunk.plain for chunk in chunks)
-    return (
-        _field(1, _LIST) + _list(_STRUCT, columns) + _ints((1, size), (2, rows), kind=_I64) + b"\0"
-    )
+    return _field(1, LIST) + _list(STRUCT, columns) + _ints((1, size), (2, rows), kind=I64) + b"\0"
 
 
 def _chunk(name: str, physical: int, rows: int, chunk: _Chunk) -> bytes:
@@ -289,13 +291,13 @@ def _chunk(name: str, physical: int, rows: int, chunk: _Chunk) -> bytes:
         start = chunk.dictionary_at
     meta = (
         _ints((1, physical))
-        + (_field(1, _LIST) + _list(_I32, [_number(code) for code in encodings]))
-        + (_field(1, _LIST) + _list(_BINARY, [_text(name)]))
-        + (_field(1, _I32) + _number(chunk.codec))
-        + _ints(*((key - 4, number) for key, number in sizes), kind=_I64)
+        + (_field(1, LIST) + _list(I32, [_number(code) for code in encodings]))
+        + (_field(1, LIST) + _list(BINARY, [_text(name)]))
+        + (_field(1, I32) + _number(chunk.codec))
+        + _ints(*((key - 4, number) for key, number in sizes), kind=I64)
         + b"\0"
     )
-    return _ints((2, start), kind=_I64) + _field(1, _STRUCT) + meta + b"\0"
+    return _ints((2, start), kind=I64) + _field(1, STRUCT) + meta + b"\0"
 
 
 _NOTHING = _Values(b"", PLAIN)
