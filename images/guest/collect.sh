@@ -3,8 +3,7 @@
 
 # Counters, from which the analysis takes differences.
 collect_counters() {
-    busybox cat /proc/vmstat >"/job/out/vmstat.$1"
-    [ -e /proc/schedstat ] && busybox cat /proc/schedstat >"/job/out/schedstat.$1"
+    /usr/lib/numalab/numalab-copy /proc/vmstat "/job/out/vmstat.$1" /proc/schedstat "/job/out/schedstat.$1"
     # Lines of `path:counter value`.
     [ -s /job/numastat ] &&
         busybox grep -H . /sys/devices/system/node/node*/numastat >"/job/out/numastat.$1"

@@ -44,8 +44,7 @@ def test_what_the_command_does_comes_back(boot: Boot, make_machine: MakeMachine)
     assert run_dir.trace.stat().st_size > 100_000
     assert not run_dir.job_disk.exists() and not run_dir.trace_memory.exists()
     assert list(outcome.wall_seconds)[:3] == ["prepare", "start", "boot"]
-    assert outcome.wall_seconds["prepare"] < outcome.wall_seconds["boot"]
-    assert "Power down" in run_dir.console.read_text()
+    assert "Run /usr/lib/numalab/init as init process" in run_dir.console.read_text()
 
 
 def test_threads_are_where_the_plan_put_them(boot: Boot, make_machine: MakeMachine) -> None:

@@ -10,18 +10,21 @@ import re
 # Registers of the CPU in that loop.
 _HELD = {"R12": 0x6E756D616C616221, "R13": 0x7374617274206D65}
 _CPU = re.compile(r"^CPU#(\d+)\r?$", re.M)
-_REGISTER = re.compile(r"\b(R1[23]|CPL|HLT) ?=([0-9a-f]+)")
+_REGISTER = re.compile(r"\b(R1[234]|CPL|HLT) ?=([0-9a-f]+)")
 
 
-def is_held(registers: str, cpu_count: int) -> bool:
-    """Return whether the first CPU is in the loop of the hold, and all others are halted.
+def turns_left(registers: str, cpu_count: int) -> int | None:
+    """Return the turns of the loop that are left; None for a guest that is not held.
 
-    `registers` is what QEMU's monitor prints for `info registers -a`.
+    It is held while its first CPU is in the loop, and all others are halted. `registers` is what
+    QEMU's monitor prints for `info registers -a`.
     """
     parts = _CPU.split(registers)
     numbers, texts = parts[1::2], parts[2::2]
     if [int(number) for number in numbers] != list(range(cpu_count)):
-        return False
+        return None
     cpus = [{name: int(value, 16) for name, value in _REGISTER.findall(text)} for text in texts]
     in_loop = cpus[0].get("CPL") == 3 and cpus[0].items() >= _HELD.items()
-    return in_loop and all(cpu.get("HLT") == 1 for cpu in cpus[1:])
+    if not in_loop or any(cpu.get("HLT") != 1 for cpu in cpus[1:]):
+        return None
+    return cpus[0].get("R14", 0) & 0xFFFF_FFFF

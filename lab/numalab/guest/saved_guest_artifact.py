@@ -21,7 +21,7 @@ from numalab.artifact.kinds import Kind, entry_lock, record_title, register_kind
 from numalab.document import read_record
 from numalab.errors import HostError
 from numalab.files import create, replacing, write_json
-from numalab.guest.hold import is_held
+from numalab.guest.hold import turns_left
 from numalab.locks import locked
 from numalab.machine.memory import HeldMemory, read_blocks, write_blocks
 from numalab.machine.model import Machine, Plugin
@@ -37,7 +37,9 @@ _RECORD = "saved.json"
 _NODE = "node"  # and its number: the files of its memory
 _COUNTS = "counts"  # and the number of the plugin
 _FREE = 2 << 30  # bytes of the disk that are left to other files
-_LOOKS = 12  # at a guest that is held, before it is given up
+_LOOKS = 12  # at a guest that is not held, before it is given up
+_LAST_TURNS = 6_000  # of the hold: 25 ms of an idle host
+_NAP, _SLOW_LOOK = 0.001, 0.006  # seconds
 _PAUSE = 600.0  # seconds until a guest is tried again whose hold was missed
 _SAVES_CLOCKS = (10, 0)  # the emulators that save the clocks of CPUs in mode timed (patch 0014)
 _MOST = 40  # entries; the one that was used longest ago goes
@@ -152,11 +154,11 @@ def save_when_held(
         if missed.exists() and time.time() - missed.stat().st_mtime < _PAUSE:
             return True
         missed.touch(mode=0o600)
-        if not _in_loop(guest, cpus):
+        if not _met(guest, cpus):
             return False
         guest.stop()
         try:
-            if not is_held(guest.registers(), cpus):
+            if turns_left(guest.registers(), cpus) is None:
                 return False
             missed.unlink()
             _write(entry, machine, guest, memory, run_dir)
@@ -165,9 +167,23 @@ def save_when_held(
     return True
 
 
-def _in_loop(guest: Guest, cpus: int) -> bool:
-    """Wait until the guest is seen in its hold; reading registers there changes nothing."""
-    return any(is_held(guest.registers(), cpus) for _ in range(_LOOKS))
+def _met(guest: Guest, cpus: int) -> bool:
+    """Wait for the end of the hold, which every guest that continues goes through again.
+
+    Reading registers changes nothing there. On a slow host the first moment is taken. Returns
+    False for a guest that is not seen in its hold.
+    """
+    misses = 0
+    while misses < _LOOKS:
+        began = time.monotonic()
+        left = turns_left(guest.registers(), cpus)
+        if left is None:
+            misses += 1
+            continue
+        time.sleep(_NAP if left > _LAST_TURNS else 0)
+        if left <= _LAST_TURNS or time.monotonic() - began > _SLOW_LOOK:
+            return True
+    return False
 
 
 def _write(

@@ -31,7 +31,7 @@ def render_job(job: Job, trace_instance: str, seed: int) -> dict[str, bytes]:
     texts = {
         "seed": str(seed),
         "mode": job.mode,
-        "argv": shlex.join(job.argv),
+        "argv": f"set -- {shlex.join(job.argv)}" if job.argv else "",
         "env": "\n".join(f"{name}={shlex.quote(value)}" for name, value in job.env.items()),
         "tunables": "\n".join(f"{path} {value}" for path, value in job.tunables.items()),
         "events": "\n".join(job.events),

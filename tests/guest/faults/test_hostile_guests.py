@@ -93,12 +93,12 @@ def test_a_console_flood_is_bounded(
         "head -c 100000 /dev/zero | tr '\\0' y >/dev/ttyS1; echo >/dev/ttyS1;"
         "head -c 50000 /dev/zero | tr '\\0' '[' >/dev/ttyS1; echo >/dev/ttyS1;"
         f"cat >/dev/ttyS1 <<'END'\n{lies}\nEND\n"
-        "echo alive; exit 3"
+        "echo after the flood >/dev/ttyS0; echo alive; exit 3"
     )
     outcome, run_dir = boot("sh", "-c", script, machine=make_machine())
     assert outcome.status == 3
     assert (run_dir.out / "stdout").read_text() == "alive\n"
     assert run_dir.console.stat().st_size < 2 << 20
-    assert "Power down" in run_dir.console.read_text()[-2000:]
+    assert "after the flood" in run_dir.console.read_text()[-2000:]
     text = "\n".join(outcome.notes)
     assert "its console is cut" in text and "lines on ttyS1 were not beats" in text

@@ -1,8 +1,10 @@
 """Saved guests: what decides a state is in its name, and a damaged one is never used."""
 
+import itertools
 import json
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from numalab.artifact.kinds import entry_lock
 from numalab.errors import HostError
 from numalab.guest import saved_guest_artifact
-from numalab.guest.hold import is_held
+from numalab.guest.hold import turns_left
 from numalab.guest.saved_guest_artifact import (
     SavedGuest,
     mapped_files,
@@ -142,8 +144,10 @@ HALTED = (5, 6, 0, 1)
 
 
 def test_a_guest_is_held_if_its_first_cpu_is_in_the_loop_and_the_others_halted() -> None:
-    assert is_held(registers(LOOP, HALTED, HALTED), 3)
-    assert is_held(registers(LOOP), 1)
+    assert turns_left(registers(LOOP, HALTED, HALTED), 3) == 0
+    assert turns_left(registers(LOOP), 1) == 0
+    left = registers(LOOP).replace("R14=0000000000000000", "R14=0000000000005dc0")
+    assert turns_left(left, 1) == 24_000
 
 
 @pytest.mark.parametrize(
@@ -158,12 +162,12 @@ def test_a_guest_is_held_if_its_first_cpu_is_in_the_loop_and_the_others_halted()
     ],
 )
 def test_else_it_is_not(cpus: tuple[tuple[int, int, int, int], ...], count: int) -> None:
-    assert not is_held(registers(*cpus), count)
+    assert turns_left(registers(*cpus), count) is None
 
 
 @given(st.text())
 def test_whatever_the_monitor_prints(text: str) -> None:
-    assert not is_held(text, 2)
+    assert turns_left(text, 2) is None
 
 
 def memfd(*blocks: tuple[int, bytes], size: int = 4 * MIB) -> int:
@@ -258,6 +262,39 @@ def test_it_is_saved_while_it_is_stopped(machine: Machine, run_dir: RunDir) -> N
     again = FakeGuest(True, True)  # another process has saved it
     assert save(machine, again, run_dir)
     assert again.did == []
+
+
+class Passing(FakeGuest):
+    """A guest whose hold goes on from look to look."""
+
+    def __init__(self, *turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+        self.looked = 0
+
+    def registers(self) -> str:
+        turns = self.turns[min(self.looked, len(self.turns) - 1)]
+        self.looked += 1
+        return registers(LOOP, *[HALTED] * 3).replace(
+            "R14=0000000000000000", f"R14={turns:016x}", 1
+        )
+
+
+@pytest.mark.parametrize(("seconds_of_a_look", "looks"), [(0.001, 3), (0.1, 1)])
+def test_it_is_saved_late_in_its_hold_unless_the_host_is_slow(
+    machine: Machine,
+    run_dir: RunDir,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds_of_a_look: float,
+    looks: int,
+) -> None:
+    clock = itertools.count(0, seconds_of_a_look)
+    fake = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None, time=time.time)
+    monkeypatch.setattr(saved_guest_artifact, "time", fake)
+    guest = Passing(20_000, 9_000, 5_000)
+    assert save(machine, guest, run_dir)
+    assert guest.did == ["stop", "save", "resume"]
+    assert guest.looked == looks + 1  # and once more when it is stopped
 
 
 def test_a_hold_that_is_not_met_is_not_tried_again_soon(machine: Machine, run_dir: RunDir) -> None:

@@ -69,7 +69,7 @@ def test_all_that_a_guest_needs_is_written_and_nothing_of_an_earlier_one_is_left
     assert made.region is not None and f"@{made.region.address:#x}:" in made.cmdline
     taken = read_job_disk(run_dir.job_disk, tmp_path / "disk", "/")
     assert {"argv", "events", "trace_instance"} <= taken.files.keys()
-    assert (tmp_path / "disk" / "argv").read_text() == "echo 'a b'\n"
+    assert (tmp_path / "disk" / "argv").read_text() == "set -- echo 'a b'\n"
     assert (tmp_path / "disk" / "trace_instance").read_text() == "lab\n"
     assert admission.calls == []  # it is the guest's until `started` gives it back
 

@@ -43,8 +43,8 @@ def test_what_went_in_comes_out(tmp_path: Path) -> None:
     collected = read_job_disk(disk, tmp_path / "o", folder="/")
     assert collected.left_out == ()
     assert (tmp_path / "o/files/sub/x").read_bytes() == b"\0\1"
-    assert (tmp_path / "o/argv").read_text() == "true\n"
-    assert collected.files["argv"] == 5
+    assert (tmp_path / "o/argv").read_text() == "set -- true\n"
+    assert collected.files["argv"] == 12
 
 
 def test_the_disks_space_is_reserved(tmp_path: Path) -> None:
