@@ -107,14 +107,14 @@ words = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 @given(st.lists(words, min_size=1).map(tuple), words)
 def test_a_shell_reads_the_job_back_as_it_was(argv: tuple[str, ...], value: str) -> None:
     files = render_job(Job(argv, env={"A": value}), "lab", 1)
-    assert tuple(shlex.split(files["argv"].decode())) == argv
+    assert tuple(shlex.split(files["argv"].decode())) == ("set", "--", *argv)
     assert shlex.split(files["env"].decode()) == [f"A={value}"]
 
 
 def test_the_job_is_flat_files() -> None:
     job = Job(("a", "b c"), events=("sched:x\tpid == 1",), tunables={"/proc/sys/k": "1 2"})
     files = render_job(replace(job, files={"d/e": b"\0"}), "", 7)
-    assert files["argv"] == b"a 'b c'\n"
+    assert files["argv"] == b"set -- a 'b c'\n"
     assert files["events"] == b"sched:x\tpid == 1\n"
     assert files["tunables"] == b"/proc/sys/k 1 2\n"
     assert files["trace_instance"] == b""
