@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import Cgroup, Cpus, Load, LoadChange, Part, Policy
+from numalab.hunt.load import Cgroup, Cpus, Hotplug, Load, LoadChange, Part, Policy
 from numalab.topology.topology import Topology
 
 MS = 1500  # of a load with changes that repeat
 _FIRST_MS, _LAST_MS = 100, 1000  # of changes that repeat: then the load settles
+_SPREAD_MS = 700  # when tasks of a load with hotplug may spread
 GAPS_MS = (15, 40, 80, 150)
 
 
@@ -190,6 +191,34 @@ def partitioned(rng: random.Random, machine: Topology) -> Load | None:
     return Load(MS, chosen, groups=(Cgroup("a", cpus=mine, partition=True),), changes=changes)
 
 
+def after_hotplug(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that sit on one node, stopped, while idle CPUs go offline, and then have to spread.
+
+    The CPUs come back before, or one of them afterwards.
+    """
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    first = rng.choice((node_cpus(rng, machine), some_cpus(rng, allowed, 1)))
+    idle = [cpu for cpu in allowed[1:] if cpu not in first]
+    if not idle:
+        return None
+    gone = sorted(rng.sample(idle, rng.randint(1, min(4, len(idle)))))
+    last = _SPREAD_MS - 100 if rng.random() < 0.6 else _SPREAD_MS + 500
+    hotplug = [Hotplug(cpu, 100 + 100 * place, 150 + 100 * place) for place, cpu in enumerate(gone)]
+    hotplug[-1] = replace(hotplug[-1], on_ms=last)
+    count = rng.choice((len(first) + 1, max(2, len(allowed) - 1), len(allowed)))
+    run = rng.choice((1000, 4000))
+    part = Part("hog", count, first)
+    if rng.random() < 0.3:
+        part = Part("sleeper", count, first, run_us=run, sleep_us=run)
+    changes = (
+        LoadChange(10, part=0, stop=True),
+        LoadChange(_SPREAD_MS, part=0, cpus=allowed, go=True),
+    )
+    return Load(2000, (part,), tuple(hotplug), changes=changes)
+
+
 FAMILIES: Mapping[Family, float] = {
     changing: 1.0,
     reranked: 0.8,
@@ -197,4 +226,5 @@ FAMILIES: Mapping[Family, float] = {
     policies_in_turn: 1.2,
     groups_in_turn: 0.8,
     partitioned: 0.5,
+    after_hotplug: 0.7,
 }
