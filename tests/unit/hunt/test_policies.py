@@ -47,6 +47,19 @@ def test_the_waits_of_real_time_tasks_are_a_share_of_the_time_in_which_they_are_
     assert real_time_waits(recording(fair, waited_beside(0))) is None
 
 
+def test_a_deadline_task_that_waits_for_one_of_a_longer_period_counts() -> None:
+    served = "time ms=1000;sleeper n=1 cpus=0-3 policy=deadline runtime=8000 period=20000 run=500"
+    load = served + " sleep=20000;hog n=1 cpus=0-3 policy=deadline runtime=9000 period=90000"
+    rows: list[Row] = [(1, "hog1.0", 0, 0, 1000), (2, "-sleeper0.0", 0, 100, 150)]
+    rows += [(3, "-x", 1, 0, 1000), (4, "-x", 2, 0, 1000), (5, "-x", 3, 0, 1000)]
+    rows += [(2, "sleeper0.0", 0, 150, 200)]
+    assert real_time_waits(recording(load, rows)) == pytest.approx(50.0)
+    (finding,) = priority(recording(load, rows))
+    assert finding.value == 0, "a deadline is not a priority"
+    shorter = load.replace("period=90000", "period=10000")
+    assert real_time_waits(recording(shorter, rows)) == 0.0
+
+
 def test_a_cpu_outside_the_mask_or_a_higher_priority_is_no_reason() -> None:
     ranked = RANKED + ";sleeper n=2 cpus=0-1 policy=rr priority=60"
     rows = waited_beside(3)

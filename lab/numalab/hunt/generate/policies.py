@@ -96,7 +96,7 @@ def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     allowed = everywhere(machine)
     if len(allowed) < 2:
         return None
-    servers = rng.sample(_SERVERS, 2)
+    servers = rng.sample(_SERVERS, rng.choice((2, 3, 3)))
     share = _ADMITTED * len(allowed) / len(servers)
     parts = []
     for place, (runtime, period) in enumerate(servers):

@@ -48,11 +48,14 @@ def priority(run: LoadRecording) -> Iterator[Observation]:
 
 @register_difference(Quantity("real-time-waits", "%", 2.0, ("more",), apart=1.9))
 def real_time_waits(run: LoadRecording) -> float | None:
-    """The time of real-time tasks in queues while a CPU may run them before a lower priority."""
+    """The time of real-time tasks in queues beside CPUs that are idle or run a lower priority.
+
+    Of deadline tasks those with longer periods count as lower: their deadlines are mostly later.
+    """
     waited = ready = 0
     for place in range(len(run.load.parts)):
         judged = False
-        for _, spans in _waits_beside_lower(run, place):
+        for _, spans in _waits_beside_lower(run, place, by_period=True):
             judged = True
             waited += total(joined(spans))
         mine = [pid for pid, task in run.load_tasks.items() if task.part == place]
@@ -60,7 +63,9 @@ def real_time_waits(run: LoadRecording) -> float | None:
     return 100.0 * waited / ready if ready >= _LEAST_READY_MS * MS else None
 
 
-def _waits_beside_lower(run: LoadRecording, place: int) -> Iterator[tuple[int, list[Spans]]]:
+def _waits_beside_lower(
+    run: LoadRecording, place: int, *, by_period: bool = False
+) -> Iterator[tuple[int, list[Spans]]]:
     """Yield the rank of a part's real-time tasks in each phase, and their waits, for each CPU.
 
     The waits are those in which the CPU was idle or ran a lower rank. Nothing for a part, or a
@@ -73,9 +78,13 @@ def _waits_beside_lower(run: LoadRecording, place: int) -> Iterator[tuple[int, l
         rank = _rank(load, place, at_ms)
         if rank == _FAIR or (rank == _DEADLINE and not _is_never_throttled(part, run)):
             continue
-        lower = [
-            pid for pid, task in run.load_tasks.items() if _rank(load, task.part, at_ms) < rank
-        ]
+        below_rank = {
+            number
+            for number, other in enumerate(load.parts)
+            if _rank(load, number, at_ms) < rank
+            or (by_period and rank == _DEADLINE and other.period_us > part.period_us)
+        }
+        lower = [pid for pid, task in run.load_tasks.items() if task.part in below_rank]
         inside = np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64)
         spans = []
         for crew in run.crews(place):
