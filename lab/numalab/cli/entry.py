@@ -37,6 +37,11 @@ def main() -> NoReturn:
         raise
 
 
+def was_interrupted() -> bool:
+    """Whether a signal has ended the command."""
+    return bool(_Received.number)
+
+
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     """Report the signal at once: ending the guest and storing its files takes a moment.
 
