@@ -95,3 +95,25 @@ def test_policies_groups_wakees_and_changes_go_where_they_do_not_matter() -> Non
 
     small = shrink(Case(machine, (load,)), violates, lambda: True).case
     assert render_load(small.loads[0]).split(";")[1:] == ["hog n=1 cpus=0"]
+
+
+def test_every_smaller_load_is_one_that_the_driver_reads() -> None:
+    machine = big().machine
+    texts = (
+        "time ms=900;group name=a;group name=b;hog n=2 cpus=0-3 group=a"
+        ";change at=100 times=3 every=50 part=0 into=b",
+        "time ms=900;group name=a cpus=1-2 partition=1;hog n=2 cpus=0-3 group=a;hog n=2 cpus=0-3",
+    )
+    for text in texts:
+        (load,) = parse_loads(text)
+        tried: list[Case] = []
+
+        def violates(cases: Sequence[Case], tried: list[Case] = tried) -> list[list[bool]]:
+            tried.extend(cases)
+            return [[False] * len(case.loads) for case in cases]
+
+        shrink(Case(machine, (load,)), violates, lambda: True)
+        assert tried
+        for case in tried:
+            for smaller in case.loads:
+                assert parse_loads(render_load(smaller)) == (smaller,)

@@ -52,7 +52,7 @@ def without_masks(load: Load, machine: Topology) -> Load:
     """Return a load whose tasks may run on all CPUs and start anywhere."""
     every = everywhere(machine)
     parts = tuple(free(part, every) for part in load.parts)
-    groups = tuple(replace(group, cpus=()) for group in load.groups)
+    groups = tuple(replace(group, cpus=(), partition=False) for group in load.groups)
     changes = tuple(change for change in load.changes if not change.cpus)
     return replace(load, parts=parts, cpuset=None, groups=groups, changes=changes)
 

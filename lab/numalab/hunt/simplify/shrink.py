@@ -207,7 +207,7 @@ def _loads(load: Load, machine: Topology) -> Iterator[Load]:
             yield load.keep([other for other in places if other != place])
     for place in range(len(load.changes)):
         yield replace(load, changes=(*load.changes[:place], *load.changes[place + 1 :]))
-    if load.groups and not any(change.group for change in load.changes):
+    if load.groups and not any(change.group or change.into for change in load.changes):
         yield replace(load, groups=(), parts=tuple(replace(part, group="") for part in load.parts))
     if load.hotplug:
         yield replace(load, hotplug=())
