@@ -112,16 +112,15 @@ class HuntDirection:
     def _case(
         self, rng: random.Random, machine: Topology, loads: Sequence[Load], most: int
     ) -> Case:
-        """Return a case with these loads and new ones by the hints, those with hotplug last."""
+        """Return a case with these loads and new ones by the hints, machine changes last."""
         power = self._power
         chosen = list(dict.fromkeys(loads))[:most]
         drawn = [load for _ in range(_POOL) for load in draw_loads(rng, machine, 2 * LOADS)]
         pool = [load for load in dict.fromkeys(drawn) if load not in chosen]
+        weights = [self.bias.of_load(machine, load) ** power * self._hunch(load) for load in pool]
         while pool and len(chosen) < most:
-            weights = [
-                self.bias.of_load(machine, load) ** power * self._hunch(load) for load in pool
-            ]
             place = rng.choices(range(len(pool)), weights)[0]
+            weights.pop(place)
             chosen.append(pool.pop(place))
         return Case(machine, tuple(chosen)).with_machine_changes_last()
 

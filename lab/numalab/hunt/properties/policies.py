@@ -135,9 +135,9 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
     if not load.is_steady or window.length_ns < _DUE_MS * MS:
         return
     for place, part in enumerate(load.parts):
-        if part.kind != "hog" or part.policy != "deadline" or part.later or part.yields:
+        if part.kind != "hog" or part.policy != "deadline":
             continue
-        if part.reclaim:  # it may have more
+        if part.later or part.yields or part.reclaim:  # which may have more
             continue
         due = window.length_ns * part.runtime_us / part.period_us
         got = [ns for pid, ns in run.settled_ns.items() if run.load_tasks[pid].part == place]
