@@ -40,7 +40,7 @@ class Hypervisor:
         self._connection = connection
         self._root = root
         self._guests: dict[str, Guest] = {}
-        self._leaving: list[threading.Thread] = []  # threads that remove ended guests from libvirt
+        self._leaving: dict[threading.Thread, Guest] = {}  # libvirt is about to forget these
         self.reachable = True
         listen(connection, self)
         self._end_leftovers()
@@ -81,20 +81,31 @@ class Hypervisor:
         """Remove a guest that has ended, and QEMU's log of it, in the background."""
         guest = self._guests.pop(name, None)
         if guest is not None:
-            self._leaving = [thread for thread in self._leaving if thread.is_alive()]
-            self._leaving.append(threading.Thread(target=guest.let_go, daemon=True))
-            self._leaving[-1].start()
+            for thread in [thread for thread in self._leaving if not thread.is_alive()]:
+                del self._leaving[thread]
+            thread = threading.Thread(target=guest.let_go, daemon=True)
+            self._leaving[thread] = guest
+            thread.start()
 
     def command_line(self, xml: str) -> str:
         """Return the QEMU command line that libvirt makes of a domain."""
         with translated("libvirt cannot translate the domain"), embed.on_one_cpu():
             return self._connection.domainXMLToNative("qemu-argv", xml, 0)
 
-    def close(self) -> None:
-        """End all guests and close the connection."""
+    def close(self, *, at_exit: bool = False) -> None:
+        """End all guests and close the connection.
+
+        An embedded libvirt ends with this process: `at_exit` does not wait until it has forgotten
+        the guests, whose QEMUs are gone.
+        """
         for name, guest in list(self._guests.items()):
             guest.end()
             self.forget(name)
+        if at_exit and self._root is not None:
+            for guest in self._leaving.values():
+                guest.forget_log()
+            self._root.release()
+            return
         for thread in self._leaving:
             thread.join()
         with ignored():
@@ -143,16 +154,16 @@ def connect(uri: str = EMBED) -> Hypervisor:
         if uri in _open and not _open[uri].reachable:
             _open.pop(uri).close()
         if uri not in _open:
-            atexit.register(disconnect_all)
+            atexit.register(disconnect_all, at_exit=True)
             _open[uri] = _open_embedded() if uri == EMBED else _open_uri(uri, uri, None)
         return _open[uri]
 
 
-def disconnect_all() -> None:
+def disconnect_all(*, at_exit: bool = False) -> None:
     """End all guests of this process and close its connections. Safe to call again."""
     with _opening:
         while _open:
-            _open.popitem()[1].close()
+            _open.popitem()[1].close(at_exit=at_exit)
 
 
 _open: dict[str, Hypervisor] = {}
