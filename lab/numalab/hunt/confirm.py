@@ -163,9 +163,13 @@ class Confirmed:
         mine, theirs = (
             fmean(sample.value for sample in side) for side in (samples.mine, samples.theirs)
         )
+        figures = (
+            finding.with_unit(fmean(sample.figure for sample in side))
+            for side in (samples.mine, samples.theirs)
+        )
         text = (
-            f"{finding.text}; mean of {len(samples.mine)} samples {mine:.4g}, with the reference"
-            f" kernel {theirs:.4g}"
+            f"{finding.text}; mean of {len(samples.mine)} samples {next(figures)}, with the"
+            f" reference kernel {next(figures)}"
         )
         most = float(f"{(mine + theirs) / 2:.4g}")
         return replace(finding, most=most, text=text, suspect=None, differential=False)

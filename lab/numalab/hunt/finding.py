@@ -21,7 +21,7 @@ class Finding:
     counts only if the reference kernel does not show it. With a reference kernel, a value above
     `suspect` (if set) is already `suspected`, and the two kernels are compared. It must be `apart`
     times the value of the reference kernel. A `differential` one has no limit of its own: only this
-    comparison counts.
+    comparison counts. Its `value` only serves to compare; what was measured is in `measured`.
     """
 
     prop: str
@@ -33,12 +33,23 @@ class Finding:
     suspect: float | None = None
     apart: float = APART
     differential: bool = False
+    measured: float | None = None
+    unit: str = ""
 
     def __post_init__(self) -> None:
         """Remove control characters: the text may come from a guest or a stored boot."""
         for name in ("prop", "text"):
             one_line = re.sub(r"\s", " ", getattr(self, name))
             object.__setattr__(self, name, printable(one_line))
+
+    @property
+    def figure(self) -> float:
+        """The value for people, in its `unit`."""
+        return self.value if self.measured is None else self.measured
+
+    def with_unit(self, figure: float) -> str:
+        """Write a figure of this property for people."""
+        return f"{figure:.4g} {self.unit}".rstrip()
 
     @property
     def violated(self) -> bool:

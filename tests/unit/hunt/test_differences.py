@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalab.errors import UserError
+from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.property import (
     PROPERTIES,
@@ -96,6 +97,14 @@ def test_differences_are_described_and_no_properties_of_one_kernel() -> None:
 
 
 @pytest.mark.usefixtures("without_plugins")
+def test_an_outcome_has_what_was_measured_and_not_what_was_compared(hogs: LoadRecording) -> None:
+    ((finding,), _) = judge_load(hogs, {"less-time-ready-and-run"})
+    outcome = suspicion(finding, [finding], [replace(finding, measured=85.0)], confirmed=True)
+    means = "mean 75 % in 1 sample; reference kernel: mean 85 % in 1 sample"
+    assert outcome.outcome == f"confirmed: {means}"
+    assert (finding.value, outcome.value, outcome.reference) == (30.0, 75.0, 85.0)
+
+
 def test_a_plugin_can_add_a_quantity() -> None:
     def events(_: LoadRecording) -> float | None:
         """Events of a kind."""

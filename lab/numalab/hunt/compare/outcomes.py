@@ -11,8 +11,8 @@ from numalab.hunt.finding import BootResult, Finding
 class Suspicion:
     """A suspected finding after its fresh boots: whether they confirmed it, and their values.
 
-    `value` and `reference` are means over `samples` and `reference_samples` (None: no sample).
-    Without samples the budget was over before the last of these boots.
+    `value` and `reference` are means over `samples` and `reference_samples` (None: no sample), in
+    the finding's unit. Without samples the budget was over before the last of these boots.
     """
 
     finding: Finding
@@ -28,10 +28,17 @@ class Suspicion:
         if not self.samples:
             return "not tried to the end: the budget is over"
         text = "confirmed" if self.confirmed else "not confirmed"
-        text += f": {_mean(self.value, self.samples)}"
+        text += f": {self._mean(self.value, self.samples)}"
         if self.reference_samples:
-            text += f"; reference kernel: {_mean(self.reference, self.reference_samples)}"
+            text += f"; reference kernel: {self._mean(self.reference, self.reference_samples)}"
         return text
+
+    def _mean(self, value: float | None, samples: int) -> str:
+        if value is None:
+            return "no value"
+        return (
+            f"mean {self.finding.with_unit(value)} in {samples} sample{'s' if samples > 1 else ''}"
+        )
 
     def __str__(self) -> str:
         """Write it in one line."""
@@ -44,15 +51,10 @@ def suspicion(
 ) -> Suspicion:
     """Return what became of a finding, of its samples on the kernel and on the reference kernel."""
     value, reference = (
-        fmean(sample.value for sample in samples) if samples else None for samples in (mine, theirs)
+        fmean(sample.figure for sample in samples) if samples else None
+        for samples in (mine, theirs)
     )
     return Suspicion(finding, confirmed, value, reference, len(mine), len(theirs))
-
-
-def _mean(value: float | None, samples: int) -> str:
-    if value is None:
-        return "no value"
-    return f"mean {value:.4g} in {samples} sample{'s' if samples > 1 else ''}"
 
 
 @dataclass(frozen=True)

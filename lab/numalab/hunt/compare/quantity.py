@@ -85,6 +85,8 @@ def _judge_of(measure: Measured, quantity: Quantity, change: Change) -> Judge:
             suspect=_NO_LIMIT.suspect,
             apart=quantity.apart,
             differential=True,
+            measured=round(value, 4),
+            unit=quantity.unit,
         )
         return [finding]
 

@@ -122,7 +122,7 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
             f"{counted(len(machine.nodes), 'node')}, {counted(machine.cpu_count, 'CPU')},"
             f" {counted(sum(load.tasks for load in case.loads), 'task')}"
         ),
-        "value": f"{finding.value:g}",
+        "value": f"{finding.figure:g} {finding.unit}".rstrip(),
         "limit": f"{finding.most:g}",
         "seeds": ", ".join(map(str, violation.seeds)),
         "minutes": violation.minutes,
@@ -136,8 +136,9 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
 def _suspicions(hunt: Hunt) -> Iterator[SuspicionRow]:
     for item in sorted(hunt.suspicions, key=lambda item: not item.confirmed):
         finding = item.finding
+        value = finding.with_unit(finding.figure)
         limit = "none" if finding.differential else f"{finding.most:g}"
-        yield SuspicionRow(finding.prop, f"{finding.value:g}", limit, item.outcome, finding.text)
+        yield SuspicionRow(finding.prop, value, limit, item.outcome, finding.text)
 
 
 def _classes(covered: Mapping[str, int], prefix: str) -> Iterator[ClassRow]:
