@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.case import Case, classes
+from numalab.hunt.case import Case
 from numalab.hunt.compare.outcomes import Closest, Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.compare.trend import Trends, compared
@@ -20,6 +20,7 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
+from numalab.hunt.kinds import classes
 from numalab.hunt.property import FACTS
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen

@@ -1,6 +1,7 @@
 """Classes of machines and kinds of loads, on a machine that has most of them."""
 
-from numalab.hunt.case import Case, classes, machine_of
+from numalab.hunt.case import Case, machine_of
+from numalab.hunt.kinds import classes
 from numalab.hunt.load_text import parse_loads
 
 MACHINE = """

@@ -9,10 +9,11 @@ import pytest
 
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.case import Case, classes
+from numalab.hunt.case import Case
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
+from numalab.hunt.kinds import classes
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
 PROP = "reachability"

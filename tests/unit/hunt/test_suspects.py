@@ -8,16 +8,18 @@ from typing import cast
 import pytest
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.case import Case
+from numalab.hunt.case import Case, machine_of
 from numalab.hunt.compare.noise import NOISE, excess, least_ratio, noise_of
 from numalab.hunt.compare.trend import Compared, Trends, compared
 from numalab.hunt.confirm import in_context
 from numalab.hunt.finding import APART, BootResult, Finding
+from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.load_text import parse_loads
 from numalab.hunt.property import PROPERTIES
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
 from numalab.hunt.workers import Boot, CaseWorkers
+from numalab.topology.topology import Topology
 
 MINE, THEIRS = cast(HuntBench, "mine"), cast(HuntBench, "theirs")
 
@@ -115,6 +117,14 @@ def test_a_suspect_is_clearer_if_other_loads_go_the_same_way(case: Case) -> None
     assert chosen(items, trends, (), {}, set())[0][0].finding.prop == "more-switches"
 
 
+def machine_with(line: str) -> Topology:
+    """Return a machine of two nodes with a line of its file."""
+    lines = ['summary = "s"', "nodes = 2", line, "memory_mib = [512, 256]", "links = [[0, 1, 20]]"]
+    machine = machine_of("\n".join([*lines, ""]))
+    assert machine is not None
+    return machine
+
+
 def with_trend(case: Case, ratios: Sequence[float]) -> Trends:
     trends = Trends()
     for place, ratio in enumerate(ratios):
@@ -159,6 +169,21 @@ def test_a_trend_in_one_kind_of_loads_is_not_lost_among_the_others(case: Case) -
             trends.add(pair)
     trend = trends.confirmed({"more-switches"})
     assert trend is not None and "worse in 30 of 30 loads (forker)" in trend.finding.text
+
+
+def test_a_trend_on_one_kind_of_machines_is_found(case: Case) -> None:
+    rng = random.Random(7)
+    smt = case.only(*case.loads)
+    smt = replace(smt, machine=draw_machine(rng, smt=True))
+    plain = replace(smt, machine=machine_with("cpus = [2, 2]"))
+    trends = Trends()
+    for number in range(240):
+        machine = smt if number % 8 == 0 else plain
+        mine = 130 if machine is smt else 100 * rng.lognormvariate(0, 0.3)
+        for pair in compared(machine, result(switches(mine)), result(switches(100))):
+            trends.add(pair)
+    assert trends.strength("more-switches", "SMT") == pytest.approx(30**0.5)
+    assert trends.strength("more-switches") < 3 < trends.hunches({"more-switches"})["SMT"]
 
 
 def test_a_trend_is_confirmed_by_later_loads_alone(case: Case) -> None:

@@ -6,8 +6,9 @@ the sum of the differences of independent loads, divided by the root of the sum 
 exceeds t with a probability of at most exp(-t^2 / 2) (Efron, "Student's t-test under symmetry
 conditions", JASA 1969).
 
-The sums are over all loads, and over the loads of each kind: a change of the placement at fork
-shows in loads that fork, and is lost among all others.
+The sums are over all loads, and over the loads of each kind and on each kind of machine: a change
+of the placement at fork shows in loads that fork, and one of cores on machines with SMT. Each is
+lost among all others.
 """
 
 import math
@@ -16,10 +17,11 @@ from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from numalab.hunt.case import Case, load_kinds
+from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import excess
 from numalab.hunt.compare.outcomes import beside
 from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.kinds import load_traits, trend_kinds
 
 _STRONG = 4.2  # 0.015 % for each property by the bound
 _STRONG_OF_KIND = 4.8  # 0.001 % for each property and kind
@@ -133,7 +135,7 @@ class Trends:
     later: dict[Key, TrendSums] = field(default_factory=dict)
 
     def add(self, pair: Compared) -> None:
-        """Add a load."""
+        """Add a property of a load."""
         for key in _keys(pair.case, pair.finding):
             self.sums.setdefault(key, TrendSums()).add(pair)
             if key in self.later:
@@ -183,7 +185,7 @@ class Trends:
         return max((self.sums[key].hunch for key in keys if key in self.sums), default=0.0)
 
     def hunches(self, properties: Collection[str]) -> Mapping[str, float]:
-        """Return the largest hunch of any property for each kind of loads."""
+        """Return the largest hunch of any property for each kind of loads and machines."""
         largest: dict[str, float] = {}
         for (prop, kind), sums in self.sums.items():
             if kind and prop in properties:
@@ -202,5 +204,8 @@ class Trends:
 
 
 def _keys(case: Case, finding: Finding) -> list[Key]:
-    kinds = set() if finding.load is None else load_kinds(case.loads[finding.load])
+    machine = case.machine
+    kinds = set(trend_kinds(machine))
+    if finding.load is not None:
+        kinds |= load_traits(machine, case.loads[finding.load])
     return [(finding.prop, kind) for kind in (ALL, *sorted(kinds))]

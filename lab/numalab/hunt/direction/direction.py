@@ -1,10 +1,10 @@
 """The direction of a hunt: which cases it draws, by the outcomes of earlier boots."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numalab.hunt.case import Case, load_kinds
+from numalab.hunt.case import Case
 from numalab.hunt.direction.corpus import Corpus
 from numalab.hunt.direction.coverage import HuntCoverage, hunt_coverage
 from numalab.hunt.direction.fit import fitted
@@ -13,6 +13,7 @@ from numalab.hunt.generate.cases import LOADS, Near, draw_case
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
+from numalab.hunt.kinds import load_traits, trend_kinds
 from numalab.hunt.load import Load
 from numalab.reach.line_table import LineTable
 from numalab.reach.merge import merged
@@ -35,9 +36,9 @@ class HuntDirection:
     """Draws cases by the outcomes of the changed code in earlier boots.
 
     `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed, on
-    the results that `take` received, in their order, and on `hunches`: how strongly loads of a kind
-    differ from the reference kernel's so far. Without `steers`, they are those of a hunt without
-    direction; executions are counted all the same.
+    the results that `take` received, in their order, and on `hunches`: how strongly loads of a
+    kind, or on a kind of machine, differ from the reference kernel's so far. Without `steers`, they
+    are those of a hunt without direction; executions are counted all the same.
     """
 
     table: LineTable
@@ -78,19 +79,22 @@ class HuntDirection:
         """The power of the weights: what the code reads matters most until it runs at all."""
         return 1.0 if self.corpus.has_run else _UNREACHED
 
-    def _hunch(self, load: Load) -> float:
-        """Return the weight of a load by the strongest hunch about its kinds, 1 to _HUNCH."""
-        strongest = max((self.hunches.get(kind, 0.0) for kind in load_kinds(load)), default=0.0)
+    def _hunch(self, kinds: Collection[str]) -> float:
+        """Return the weight of what is of these kinds by the strongest hunch, 1 to _HUNCH."""
+        strongest = max((self.hunches.get(kind, 0.0) for kind in kinds), default=0.0)
         return float(min(_HUNCH, max(1.0, 4.0 ** (strongest - _LEAST_HUNCH))))
 
     def _machine(self, rng: random.Random) -> Topology:
-        """Return one of several machines, weighted by what the changed code reads."""
+        """Return one of several machines, weighted by what the changed code reads, and hunches."""
         smt = rng.random() < _SMT
         drawn = [draw_machine(rng, smt=smt) for _ in range(_MACHINES)]
-        if "SMT" in self.bias.machines:
+        if "SMT" in self.bias.machines or self._hunch({"SMT"}) > 1:
             drawn.append(draw_machine(rng, smt=True))
         power = self._power
-        weights = [self.bias.of_machine(machine) ** power for machine in drawn]
+        weights = [
+            self.bias.of_machine(machine) ** power * self._hunch(trend_kinds(machine))
+            for machine in drawn
+        ]
         return rng.choices(drawn, weights)[0]
 
     def _varied(self, rng: random.Random, most: int) -> Case:
@@ -117,7 +121,10 @@ class HuntDirection:
         chosen = list(dict.fromkeys(loads))[:most]
         drawn = [load for _ in range(_POOL) for load in draw_loads(rng, machine, 2 * LOADS)]
         pool = [load for load in dict.fromkeys(drawn) if load not in chosen]
-        weights = [self.bias.of_load(machine, load) ** power * self._hunch(load) for load in pool]
+        weights = [
+            self.bias.of_load(machine, load) ** power * self._hunch(load_traits(machine, load))
+            for load in pool
+        ]
         while pool and len(chosen) < most:
             place = rng.choices(range(len(pool)), weights)[0]
             weights.pop(place)

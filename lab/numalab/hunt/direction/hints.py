@@ -8,17 +8,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numalab.hunt.case import load_kinds, machine_classes
+from numalab.hunt.kinds import BEYOND, FAR, MASKS, load_traits, machine_traits
 from numalab.hunt.load import Load
 from numalab.reach.source_text import enclosing_function, function_lines
 from numalab.source.changes import FileChange
 from numalab.topology.topology import Topology
 
-# Classes beside those of `numalab.hunt.case`.
-FAR, MASKS = "three distances or more", "masks of some CPUs"
-BEYOND = "nodes beyond the reclaim distance"  # wake-ups and pushes of real-time tasks end there
-_FAR = 3
-_RECLAIM_DISTANCE = 30  # of include/linux/topology.h, 6.12
 _CALLERS = 2  # levels of callers
 _POWERS = (1.6, 1.0, 0.5)  # of changed functions and files, changed lines, and code around them
 
@@ -91,20 +86,6 @@ class Bias:
     def of_load(self, machine: Topology, load: Load) -> float:
         """Return the product of the weights of a load's classes."""
         return _product(self.loads, load_traits(machine, load))
-
-
-def machine_traits(machine: Topology) -> frozenset[str]:
-    """Return the classes of a machine, FAR and BEYOND included."""
-    distances = {value for row in machine.distances for value in row}
-    far = {FAR} if len(distances) > _FAR else set()
-    beyond = {BEYOND} if max(distances) > _RECLAIM_DISTANCE else set()
-    return frozenset({*machine_classes(machine), *far, *beyond})
-
-
-def load_traits(machine: Topology, load: Load) -> frozenset[str]:
-    """Return the classes of a load, MASKS included."""
-    partial = any(len(part.cpus) < machine.cpu_count for part in load.parts)
-    return frozenset({*load_kinds(load), *([MASKS] if partial else [])})
 
 
 def bias_of(changes: Iterable[FileChange], sources: Sequence[str] = ()) -> Bias:

@@ -56,10 +56,9 @@ def cpus_used(run: LoadRecording) -> float | None:
 def idle_beside_waiting(run: LoadRecording) -> float | None:
     """The time in which an allowed CPU is idle while a task of the load waits in a queue."""
     lost = []
-    for place, part in enumerate(run.load.parts):
-        mine = {pid for pid, task in run.load_tasks.items() if task.part == place}
-        free = joined(run.free_on(part.cpus).values())
-        waits = joined(spans for (pid, _), spans in run.waits_behind.items() if pid in mine)
+    for crew in (crew for place in range(len(run.load.parts)) for crew in run.crews(place)):
+        free = joined(run.free_on(crew.cpus).values())
+        waits = joined(spans for (pid, _), spans in run.waits_behind.items() if pid in crew.pids)
         lost.append(met(waits, free))
     return 100.0 * total(joined(lost)) / run.window.length_ns if run.window.length_ns else None
 

@@ -72,6 +72,20 @@ def test_machines_and_loads_follow_the_hints() -> None:
     assert all(more > 1.2 * usual for more, usual in zip(hinted, shares(NONE), strict=True))
 
 
+def test_machines_and_loads_that_differ_are_drawn_more_often() -> None:
+    def shares(hunches: dict[str, float]) -> tuple[float, float]:
+        guide = direction()
+        guide.hunches = hunches
+        cases = drawn(guide, 60, [COMMON])
+        smt = sum(case.machine.packaging.threads > 1 for case in cases)
+        loads = [load for case in cases for load in case.loads]
+        return smt / 60, sum(bool(load.groups) for load in loads) / len(loads)
+
+    differing = shares({"SMT": 4.0, "cgroups": 4.0})
+    usual = shares({"SMT": 1.0, "cgroups": 1.0})
+    assert all(more > 1.2 * less for more, less in zip(differing, usual, strict=True))
+
+
 def test_hints_weigh_most_until_a_changed_line_runs() -> None:
     def smt(reach: RunReach) -> int:
         cases = drawn(direction(Bias({"SMT": 2.0}, {})), 60, [reach])
