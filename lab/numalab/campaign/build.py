@@ -104,12 +104,7 @@ def build(
 ) -> Builds:
     """Build what the cache lacks. Raises BuildError or HostError."""
     # The shortest builds come first, so that an error shows early.
-    folders = {workload.name: workload for workload in workloads}
-    files = {}
-    for name, used in folders.items():
-        from numalab.workload.workload_files import build_workload  # noqa: PLC0415 - not for `boot`
-
-        files[name] = build_workload(used.folder, *used.programs)
+    files = _build_workloads(workloads)
     image = ensure_image(recipe, on_progress=_titled(f"image {recipe.name}", on_progress))
     built = {
         spec.name: ensure_kernel(spec, on_progress=_titled(f"kernel {spec.name}", on_progress))
@@ -118,6 +113,16 @@ def build(
     old = any(not kernel.mounts_erofs for kernel in built.values())
     ext4 = ensure_ext4(image, _titled(f"image {recipe.name}", on_progress)) if old else None
     return Builds(built, image, files, ext4=ext4)
+
+
+def _build_workloads(workloads: Iterable["BoundWorkload"]) -> dict[str, dict[str, bytes]]:
+    """Return the files of each workload, by its name."""
+    by_name = {workload.name: workload for workload in workloads}
+    if not by_name:
+        return {}
+    from numalab.workload.workload_files import build_workload  # noqa: PLC0415 - not for `boot`
+
+    return {name: build_workload(used.folder, *used.programs) for name, used in by_name.items()}
 
 
 def _build_schedulers(

@@ -1,10 +1,12 @@
 """Plausible cases: the measure prefers plain machines and loads, and shrinking arrives there."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from numalab.hunt.case import Case, machine_of
+from numalab.hunt.load import LoadChange
 from numalab.hunt.load_text import parse_loads
 from numalab.hunt.simplify.implausibility import implausibility, odd_distances
 from numalab.hunt.simplify.plainer import plainer_on_other_nodes, plainer_on_own_nodes
@@ -112,6 +114,16 @@ def test_a_table_of_a_shape_becomes_the_shape() -> None:
     assert plainer.machine.shape is not None
     assert plainer.machine.shape.kind == "line"
     assert implausibility(plainer.only(plainer.loads[0])).distances == 0
+
+
+def test_a_plainer_load_lets_its_tasks_go_on() -> None:
+    case = case_of("time ms=900;hog n=2 cpus=0,2", ODD)
+    stop, mask = LoadChange(100, part=0, stop=True), LoadChange(150, part=0, cpus=(0,))
+    go = LoadChange(200, part=0, cpus=(2,), go=True)
+    load = replace(case.loads[0], changes=(stop, mask, go))
+    plainer = next(plainer_on_other_nodes(case.only(load)))
+    expected = (stop, replace(go, cpus=()))
+    assert {load.changes for load in plainer.loads} == {expected}
 
 
 def test_loads_of_plainer_cases_fit_their_machines() -> None:

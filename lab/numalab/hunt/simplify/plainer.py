@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.generate.draw import everywhere
-from numalab.hunt.load import Cpus, Load
+from numalab.hunt.load import Cpus, Load, LoadChange
 from numalab.hunt.simplify.implausibility import free, link_hops
 from numalab.topology.topology import Topology
 
@@ -53,8 +53,15 @@ def without_masks(load: Load, machine: Topology) -> Load:
     every = everywhere(machine)
     parts = tuple(free(part, every) for part in load.parts)
     groups = tuple(replace(group, cpus=(), partition=False) for group in load.groups)
-    changes = tuple(change for change in load.changes if not change.cpus)
+    changes = tuple(filter(None, map(_without_cpus, load.changes)))
     return replace(load, parts=parts, cpuset=None, groups=groups, changes=changes)
+
+
+def _without_cpus(change: LoadChange) -> LoadChange | None:
+    """Return what else a change does; None for nothing."""
+    left = replace(change, cpus=())
+    nothing = LoadChange(left.at_ms, left.times, left.every_ms, left.part, left.group)
+    return None if change.cpus and left == nothing else left
 
 
 def _on(case: Case, cpus: Sequence[int], table: Sequence[str]) -> Iterator[Case]:
