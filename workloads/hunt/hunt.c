@@ -9,7 +9,7 @@
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
  * at begin, half and end, the CPU and the CPU
- * time of each process, the turns of lockers and their longest wait for the lock, and where the memory
+ * time of each process, its utilization and preferred node, the turns of lockers and their longest wait for the lock, and where the memory
  * of each task lies at the end. As process 1 of a guest it
  * reads LOADS from /loads, and powers off. Work is counted in turns of a loop (shared.h), one for each us.
  */
@@ -709,6 +709,47 @@ static void tell_where(int load)
 	}
 }
 
+/* The value of a line `NAME : VALUE` of /proc/PID/sched; -1 without it. */
+static long field_of(const char *text, const char *name)
+{
+	const char *field = strstr(text, name);
+
+	field = field ? strchr(field, ':') : NULL;
+	return field ? atol(field + 1) : -1;
+}
+
+/*
+ * What the kernel takes for the utilization of each process, and the node that NUMA balancing prefers
+ * for it. Of a task that is stopped the utilization is that of the moment at which it stopped.
+ */
+static void tell_task_states(int load)
+{
+	static char text[8192];
+
+	if (access("/proc/self/sched", F_OK))
+		return; /* a kernel without CONFIG_SCHED_DEBUG */
+	for (int i = 0; i < pid_count; i++)
+		kill(pids[i], SIGSTOP);
+	pause_us(10000);
+	mark_load("hunt: load %d stopped", load);
+	for (int i = 0; i < pid_count; i++) {
+		char path[32];
+		int file, length;
+
+		snprintf(path, sizeof(path), "/proc/%d/sched", pids[i]);
+		file = open(path, O_RDONLY | O_CLOEXEC);
+		if (file < 0)
+			continue;
+		length = read(file, text, sizeof(text) - 1);
+		close(file);
+		text[length > 0 ? length : 0] = '\0';
+		printf("load %d pid %d utilization %ld preferred %ld\n", load, pids[i],
+		       field_of(text, "se.avg.util_avg"), field_of(text, "numa_preferred_nid"));
+	}
+	for (int i = 0; i < pid_count; i++)
+		kill(pids[i], SIGCONT);
+}
+
 static void end_tasks(int load)
 {
 	shared->stop = 1;
@@ -836,6 +877,7 @@ static void run_load(char *text, int load)
 	}
 	sleep_until(&began, load_ms);
 	mark_load("hunt: load %d end", load);
+	tell_task_states(load);
 	tell_counters(load, "end");
 	counters(load, "end");
 	tell_where(load);

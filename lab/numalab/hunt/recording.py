@@ -15,6 +15,7 @@ from numalab.hunt.load import Cpus, Load, part_of_task
 from numalab.recording.events import typed
 from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording
+from numalab.recording.spans import spans
 from numalab.recording.window import Window, clip, gaps, marks
 from numalab.run_dir import RunDir
 from numalab.topology.topology import Topology
@@ -29,12 +30,16 @@ _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}
 _LOCK = re.compile(
     r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
 )
+_TASK_STATE = re.compile(
+    r"load (\d{1,3}) pid (\d{1,9}) utilization (-1|\d{1,6}) preferred (-1|\d{1,3})"
+)
 # By load; then by when and name, or by part and task, and node.
 _Counters = dict[int, dict[str, dict[str, int]]]
 _Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
 _Locks = dict[int, dict[tuple[int, int], "LockTurns"]]
+_TaskStates = dict[int, dict[int, "TaskState"]]  # by load and process
 _NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
-_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|over|event)")
+_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|stopped|over|event)")
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,17 @@ class Crew:
 
 
 @dataclass(frozen=True)
+class TaskState:
+    """What the kernel takes for a task's utilization, in 1024ths of a CPU, and its preferred node.
+
+    Of NUMA balancing; -1 for what is not known, or for no node.
+    """
+
+    utilization: int
+    preferred_node: int
+
+
+@dataclass(frozen=True)
 class LockTurns:
     """How often a locker had the lock, and its longest wait for it."""
 
@@ -71,8 +87,9 @@ class LoadRecording(Recording):
 
     `table` reaches beyond the window on both sides. `done` are the times at which the driver had
     made each change, and was at half of the time, in order: on a busy machine it may be late.
-    `counters[when][name]`, `pages[part, task][node]` and `locks[part, task]` are what the driver
-    printed. With `far_costs` far memory takes longer than near memory.
+    `counters[when][name]`, `pages[part, task][node]`, `locks[part, task]` and `task_states[pid]`,
+    when all tasks had been stopped (`stopped_ns`), are what the driver printed. With `far_costs`
+    far memory takes longer than near memory.
     """
 
     topology: Topology
@@ -81,6 +98,8 @@ class LoadRecording(Recording):
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pages: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
     locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
+    task_states: Mapping[int, TaskState] = field(default_factory=dict)
+    stopped_ns: int = 0
     done: tuple[int, ...] = ()
     far_costs: bool = False
 
@@ -154,6 +173,14 @@ class LoadRecording(Recording):
                 free = without(free, hole, self.window.start_ns, self.window.end_ns)
             idle[cpu] = free
         return idle
+
+    @cached_property
+    def ran_until_stopped(self) -> Mapping[int, Spans]:
+        """When each task ran in the last 0.4 s, and until the driver had stopped it."""
+        window = Window(self.window.end_ns - 400 * MS, self.stopped_ns)
+        late = spans(self._typed.collect(), window)
+        ran = self._by_task(late.filter(pl.col("pid").is_in(list(self.load_tasks))))
+        return {pid: ran.get(pid, NOTHING) for pid in self.load_tasks}
 
     @cached_property
     def runnable(self) -> Mapping[int, Spans]:
@@ -305,7 +332,7 @@ def read_loads(
             if mark[2] in ("event", "half"):
                 done[int(mark[1])].append(int(time_ns))
     lost = gaps(table)
-    counters, pages, locks = _printed(stdout)
+    counters, pages, locks, task_states = _printed(stdout)
     complete, since = [], 0
     for number, load in enumerate(loads):
         begin, end = times.get((number, "begin")), times.get((number, "end"))
@@ -314,7 +341,9 @@ def read_loads(
             continue
         window = Window(begin, end)
         # From when the load before had been cleaned up: what began since then is known.
-        near = table.filter(pl.col("time_ns").is_between(since, window.end_ns + 20 * MS))
+        stopped = times.get((number, "stopped"), window.end_ns)
+        until = max(window.end_ns + 20 * MS, stopped)
+        near = table.filter(pl.col("time_ns").is_between(since, until))
         since = times.get((number, "over"), window.end_ns)
         if not clip(lost, window).is_empty():
             continue
@@ -328,6 +357,8 @@ def read_loads(
                 counters=counters.get(number, {}),
                 pages=pages.get(number, {}),
                 locks=locks.get(number, {}),
+                task_states=task_states.get(number, {}),
+                stopped_ns=stopped,
                 done=tuple(done[number]),
                 far_costs=far_costs,
                 directory=directory,
@@ -342,10 +373,11 @@ def loads_not_started(stdout: str) -> dict[int, int]:
     return {int(match[1]): int(match[2]) for match in matches if match}
 
 
-def _printed(text: str) -> tuple[_Counters, _Pages, _Locks]:
+def _printed(text: str) -> tuple[_Counters, _Pages, _Locks, _TaskStates]:
     counters: _Counters = {}
     pages: _Pages = {}
     locks: _Locks = {}
+    task_states: _TaskStates = {}
     for line in text.splitlines():
         if match := _COUNTER.fullmatch(line):
             counters.setdefault(int(match[1]), {}).setdefault(match[2], {})[match[3]] = int(
@@ -357,4 +389,7 @@ def _printed(text: str) -> tuple[_Counters, _Pages, _Locks]:
         elif match := _LOCK.fullmatch(line):
             load, part, task, turns, worst = map(int, match.groups())
             locks.setdefault(load, {})[part, task] = LockTurns(turns, worst)
-    return counters, pages, locks
+        elif match := _TASK_STATE.fullmatch(line):
+            load, pid, utilization, node = map(int, match.groups())
+            task_states.setdefault(load, {})[pid] = TaskState(utilization, node)
+    return counters, pages, locks, task_states

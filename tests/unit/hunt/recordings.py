@@ -1,6 +1,6 @@
 """Recordings made up row by row, for tests of properties."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,6 +9,7 @@ import polars as pl
 from numalab.hunt.case import machine_of
 from numalab.hunt.load_text import parse_loads
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import Spans
 from numalab.recording.window import Window
 
 Row = tuple[int, str, int, float, float]
@@ -28,6 +29,10 @@ class WrittenRecording(LoadRecording):
     @cached_property
     def stays(self) -> pl.DataFrame:
         return self.rows_of_stays
+
+    @cached_property
+    def ran_until_stopped(self) -> Mapping[int, Spans]:
+        return self._by_task(self.rows_of_spans)
 
 
 def recording(

@@ -1,0 +1,87 @@
+"""Properties of what the kernel notes of a task: its utilization, and its preferred node."""
+
+from collections.abc import Iterator
+
+from numalab.hunt.compare.quantity import Quantity, register_difference
+from numalab.hunt.load import Load
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import NOTHING, Spans
+
+# Of kernel/sched/pelt.c in 6.12: a contribution is halved after 32 periods of 1024 * 1024 ns.
+_HALF_NS = 32 * (1 << 20)
+_SCALE = 1024  # a CPU that is always busy
+_LEAST_MS = 400  # until nothing is left of the utilization with which a task begins
+_FAIR = ("fair", "batch", "idle")
+
+
+@register_property("utilization", most=250.0, suspect=100.0, any_load=True)
+def utilization(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel's utilization of a fair task (`se.avg.util_avg`) is that of its runtime.
+
+    The value is the largest difference in 1024ths of a CPU from the geometric sum of
+    `___update_load_sum()` (kernel/sched/pelt.c, 6.12) over the times at which the task ran, when it
+    ran last. A task that did not run in the last 0.4 s is left out.
+    """
+    if run.window.length_ns < _LEAST_MS * MS or not _stops_soon(run.load):
+        return
+    for place, part in enumerate(run.load.parts):
+        if not _is_tracked(run.load, place):
+            continue
+        worst = (0.0, 0, 0.0)
+        judged = False
+        for pid, task in run.load_tasks.items():
+            measured = run.task_states[pid].utilization if pid in run.task_states else -1
+            ran = run.ran_until_stopped.get(pid, NOTHING)
+            if task.part != place or measured < 0 or not len(ran[0]):
+                continue
+            judged = True
+            expected = _expected(ran)
+            worst = max(worst, (abs(measured - expected), measured, expected))
+        if judged:
+            away, measured, expected = worst
+            yield Observation(
+                away,
+                f"the utilization of a {part.kind} is {measured} of 1024, where its runtime gives"
+                f" {expected:.0f}",
+            )
+
+
+@register_difference(Quantity("memory-on-preferred-nodes", "%", 25.0, apart=1.6))
+def memory_on_preferred_nodes(run: LoadRecording) -> float | None:
+    """The share of the pages of memory users that is on the node that NUMA balancing prefers.
+
+    It prefers the node of most faults (`task_numa_placement()`, kernel/sched/fair.c, 6.12). Of
+    threads that share memory, the first one counts.
+    """
+    preferred = pages = 0
+    for pid, state in run.task_states.items():
+        task = run.load_tasks.get(pid)
+        if task is None or state.preferred_node < 0:
+            continue
+        on_node = run.pages.get((task.part, task.number), {})
+        preferred += on_node.get(state.preferred_node, 0)
+        pages += sum(on_node.values())
+    return 100.0 * preferred / pages if pages else None
+
+
+def _stops_soon(load: Load) -> bool:
+    """Whether fair tasks get a CPU to stop on: the driver does not wait for those that do not."""
+    policies = [*(part.policy for part in load.parts), *(item.policy for item in load.changes)]
+    return all(policy in _FAIR for policy in policies if policy)
+
+
+def _is_tracked(load: Load, place: int) -> bool:
+    """Whether the tasks of a part have a clock that never stops, and one class.
+
+    The clock of a throttled group stops (`cfs_rq_clock_pelt()`), and a lock lends a class.
+    """
+    part = load.parts[place]
+    return part.kind != "locker" and not load.has_quota(part)
+
+
+def _expected(ran: Spans) -> float:
+    """Return the utilization of a task that ran at these times, at the end of the last one."""
+    start, stop = ran
+    ages = (stop[-1] - stop) / _HALF_NS, (stop[-1] - start) / _HALF_NS
+    return float(_SCALE * (0.5 ** ages[0] - 0.5 ** ages[1]).sum())
