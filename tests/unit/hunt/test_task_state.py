@@ -96,6 +96,8 @@ def test_pages_on_preferred_nodes() -> None:
     )
     ((finding,), _) = judge_load(run, {"less-memory-on-preferred-nodes"})
     assert finding.text == "memory-on-preferred-nodes: 39.06 %"
+    ((finding,), _) = judge_load(run, {"less-time-on-preferred-nodes"})
+    assert finding.text == "time-on-preferred-nodes: 50 %"
 
 
 def test_a_task_is_followed_until_the_driver_has_stopped_it() -> None:

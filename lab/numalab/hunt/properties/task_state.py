@@ -7,6 +7,7 @@ from numalab.hunt.load import Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans
+from numalab.recording.window import Window
 
 # Of kernel/sched/pelt.c in 6.12: a contribution is halved after 32 periods of 1024 * 1024 ns.
 _HALF_NS = 32 * (1 << 20)
@@ -63,6 +64,26 @@ def memory_on_preferred_nodes(run: LoadRecording) -> float | None:
         preferred += on_node.get(state.preferred_node, 0)
         pages += sum(on_node.values())
     return 100.0 * preferred / pages if pages else None
+
+
+@register_difference(Quantity("time-on-preferred-nodes", "%", 25.0, apart=1.6))
+def time_on_preferred_nodes(run: LoadRecording) -> float | None:
+    """The share of the time of memory users, in the last quarter, on the node that they prefer.
+
+    A move goes to the preferred node, or changes it (`task_numa_migrate()`, fair.c of 6.12).
+    """
+    window = run.window
+    late = Window(window.end_ns - window.length_ns // 4, window.end_ns)
+    preferred = whole = 0
+    for place, part in enumerate(run.load.parts):
+        if part.kind != "memory":
+            continue
+        for pid, cpu, ns in run.time_on(place, late).iter_rows():
+            node = run.task_states[pid].preferred_node if pid in run.task_states else -1
+            if node >= 0:
+                whole += ns
+                preferred += ns * (run.topology.node_of_cpu(cpu) == node)
+    return 100.0 * preferred / whole if whole else None
 
 
 def _stops_soon(load: Load) -> bool:
