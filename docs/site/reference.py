@@ -263,15 +263,12 @@ def _meaning(family: MeasureFamily) -> str:
 
 def properties(_: str) -> str:
     """Render the properties that a hunt checks."""
-    described = {
-        **OF_BOOT,
-        **{
-            name: PROPERTIES.describe(name)
-            for name, entry in PROPERTIES.built_in().items()
-            if not entry.differential
-        },
-    }
-    return "\n".join(_item(f"`{name}`: {text}") for name, text in described.items())
+    lines = [f"`{name}`: {text}" for name, text in OF_BOOT.items()]
+    for name, entry in PROPERTIES.built_in().items():
+        if not entry.differential:
+            limit = f" ({entry.limit.most:g})" if entry.limit.most else ""
+            lines.append(f"`{name}`{limit}: {PROPERTIES.describe(name)}")
+    return "\n".join(map(_item, lines))
 
 
 def entries(kind: str) -> str:

@@ -6,6 +6,11 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from numalab.hunt.properties.task_state import (
+    memory_on_preferred_nodes,
+    time_on_preferred_nodes,
+    utilization,
+)
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, TaskState, read_loads
 from unit.hunt.recordings import recording
@@ -58,10 +63,10 @@ def test_the_runtime_gives_the_kernels_utilization(times_ms: list[tuple[int, int
     periods = [(start * 1000 * 1000 // 1024, end * 1000 * 1000 // 1024) for start, end in times_ms]
     measured = kernels_utilization(periods)
     run = replace(recording(HOG, rows), task_states={11: TaskState(measured, -1)})
-    ((finding,), _) = judge_load(run, {"utilization"})
+    (finding,) = utilization(run)
     assert finding.value < 26, finding.text
     wrong = replace(run, task_states={11: TaskState(measured + 300, -1)})
-    ((finding,), _) = judge_load(wrong, {"utilization"})
+    (finding,) = utilization(wrong)
     assert finding.violated and f"is {measured + 300} of 1024" in finding.text
 
 
@@ -77,12 +82,12 @@ def test_tasks_without_a_steady_clock_are_not_judged(load: str) -> None:
     kind = load.rpartition(";")[2].partition(" ")[0]
     run = recording(load, [(11, f"{kind}{load.count(';') - 1}.0", 0, 0, 1000)])
     run = replace(run, task_states={11: TaskState(1, -1)})
-    assert judge_load(run, {"utilization"}) == ((), {})
+    assert not utilization(run)
 
 
 def test_a_kernel_that_tells_nothing_is_not_judged() -> None:
     run = recording(HOG, [(11, "hog0.0", 0, 0, 1000)])
-    names = {"utilization", "more-memory-on-preferred-nodes"}
+    names = {"utilization", "more-memory-on-preferred-nodes", "less-time-on-preferred-nodes"}
     assert judge_load(run, names) == ((), {})
     assert judge_load(replace(run, task_states={11: TaskState(-1, -1)}), names) == ((), {})
 
@@ -94,10 +99,8 @@ def test_pages_on_preferred_nodes() -> None:
         task_states={11: TaskState(900, 0), 12: TaskState(900, 1), 13: TaskState(900, 1)},
         pages={(0, 0): {0: 200, 1: 56}, (0, 1): {0: 256}},
     )
-    ((finding,), _) = judge_load(run, {"less-memory-on-preferred-nodes"})
-    assert finding.text == "memory-on-preferred-nodes: 39.06 %"
-    ((finding,), _) = judge_load(run, {"less-time-on-preferred-nodes"})
-    assert finding.text == "time-on-preferred-nodes: 50 %"
+    assert memory_on_preferred_nodes(run) == 39.0625
+    assert time_on_preferred_nodes(run) == 50
 
 
 def test_a_task_is_followed_until_the_driver_has_stopped_it() -> None:

@@ -85,7 +85,7 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("work-conservation", most=1600.0, suspect=200.0)
 def work_conservation(run: LoadRecording) -> Iterator[Observation]:
-    """No CPU is idle for longer than T while a task that may run there waits."""
+    """No CPU is idle for long while a task that may run there waits (ms)."""
     for place, part in enumerate(run.load.parts):
         if run.load.has_quota(part):
             continue  # its tasks wait for their quota, too

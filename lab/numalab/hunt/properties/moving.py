@@ -29,7 +29,7 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("wandering", most=1000.0, suspect=2.0)
 def wandering(run: LoadRecording) -> Iterator[Observation]:
-    """Tasks rarely change CPUs; the limit depends on the load alone."""
+    """Tasks rarely change CPUs."""
     cpus = {cpu: cpu for node in run.topology.nodes for cpu in node.cpus}
     if (changes := _changes(run, cpus)) is not None:
         moved, rate = changes
