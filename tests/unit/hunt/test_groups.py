@@ -1,9 +1,12 @@
 """Properties of cgroups, and the mean difference between the fullest and the emptiest CPU."""
 
+from dataclasses import replace
+
 import pytest
 
 from numalab.hunt.properties.balance import spread
-from numalab.hunt.properties.groups import quota, shares
+from numalab.hunt.properties.groups import least_group_share, quota, shares
+from numalab.hunt.recording import MS
 from unit.hunt.recordings import Row, recording
 
 QUOTA = "time ms=1000;group name=a quota=50;hog n=2 cpus=0-3 group=a"
@@ -39,6 +42,19 @@ def test_weights_decide_between_groups_and_nested_groups_count_as_their_parent()
     (finding,) = shares(recording(load, wrong))
     assert finding.value == pytest.approx(1.5)
     assert "group a got 50 % of the CPU time of 500 ms, where 75 % are due" in finding.text
+
+
+def test_the_least_share_of_a_group_is_of_the_longest_time_without_changes() -> None:
+    load = (
+        "time ms=1000;group name=a;group name=b weight=300;hog n=1 cpus=0-1 group=a;"
+        "hog n=2 cpus=0 group=b;hotplug cpu=1 off=200 on=990"
+    )
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 700), (2, "hog1.0", 0, 700, 1000)]
+    run = recording(load, rows)
+    run = replace(run, done=(200 * MS, 500 * MS, 990 * MS))
+    got = least_group_share(run)  # of 350 to 990 ms
+    assert got == pytest.approx(1000 * (290 / 640) / 0.75, rel=0.01)
+    assert least_group_share(recording(QUOTA, [(1, "hog0.0", 0, 0, 500)])) is None
 
 
 def test_five_hogs_on_one_cpu_and_one_on_the_other_are_spread_badly() -> None:

@@ -113,6 +113,23 @@ def leaving_cpuset(rng: random.Random, machine: Topology) -> Load | None:
     return Load(2000, parts, (Hotplug(cpu, 200, 700),), groups=(Cgroup("a", cpus=mine),))
 
 
+def groups_after_hotplug(rng: random.Random, machine: Topology) -> Load | None:
+    """Two groups on few CPUs, of which one goes offline: the rest is theirs, by their weights."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    gone = rng.choice(allowed[1:])
+    stays = rng.choice([cpu for cpu in allowed if cpu != gone])
+    both = tuple(sorted((gone, stays)))
+    weights = rng.choice(((100, 100), (100, 100), (100, 300)))
+    groups = tuple(Cgroup(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
+    parts = (
+        Part("hog", rng.choice((1, 2, 3)), both, start=rng.choice(((), (gone,))), group="a"),
+        Part("hog", rng.choice((1, 2)), rng.choice(((stays,), both, allowed)), group="b"),
+    )
+    return Load(2000, parts, (Hotplug(gone, 300, rng.choice((900, 1800))),), groups=groups)
+
+
 def grouped(rng: random.Random, load: Load) -> Load:
     """Put each part of a load into a group of its own, or all into one; the weights are equal."""
     if load.groups or load.cpuset or any(part.is_real_time for part in load.parts):
@@ -134,4 +151,5 @@ FAMILIES: Mapping[Family, float] = {
     tight_quotas: 0.7,
     cpusets: 0.8,
     leaving_cpuset: 0.4,
+    groups_after_hotplug: 0.6,
 }

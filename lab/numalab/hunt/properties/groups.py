@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.load import PERIOD_MS, Cgroup, Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.window import Window
 
 _LEAST_MS = 400  # four periods
 
@@ -19,7 +21,7 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
     load, window = run.load, run.settled
     if not load.is_steady or window.length_ns < _LEAST_MS * MS:
         return
-    used = _used(run)
+    used = _used(run, window)
     for group in load.groups:
         places = _places(load, group)
         # A quota is of fair tasks only.
@@ -61,7 +63,7 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
     cpus = load.parts[0].cpus
     if any(sum(load.parts[p].count for p in _places(load, group)) < len(cpus) for group in rivals):
         return  # it cannot use what is due to it
-    used = _used(run)
+    used = _used(run, window)
     whole = sum(used.values())
     weights = sum(group.weight for group in rivals)
     worst, text = 1.0, "every group got its part"
@@ -76,6 +78,27 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
                 f" {window.length_ns / MS:.0f} ms, where {100 * due:.0f} % are due to its weight"
             )
     yield Observation(worst, text, weak=len(cpus) > 1)
+
+
+@register_difference(Quantity("least-group-share", "per mille", 50.0, ("less",), apart=1.3))
+def least_group_share(run: LoadRecording) -> float | None:
+    """What a group of hogs gets of what is due to its weight, in the longest time without changes.
+
+    The least of all groups (`calc_group_shares()`, kernel/sched/fair.c, 6.12).
+    """
+    load = run.load
+    rivals = [group for group in load.groups if not group.parent and _places(load, group)]
+    hogs = all(part.kind == "hog" and not part.is_real_time for part in load.parts)
+    if len(rivals) < 2 or not hogs or any(group.idle or group.quota_ms for group in load.groups):
+        return None
+    windows = [window for window, _ in run.phases() if window.length_ns >= _LEAST_MS * MS]
+    if not windows:
+        return None
+    window = max(windows, key=lambda window: window.length_ns)
+    used = _used(run, window)
+    got = [sum(used.get(place, 0) for place in _places(load, group)) for group in rivals]
+    due = sum(group.weight for group in rivals) / max(1, sum(got))
+    return min(1000.0 * ns * due / group.weight for ns, group in zip(got, rivals, strict=True))
 
 
 def _places(load: Load, group: Cgroup) -> list[int]:
@@ -94,10 +117,8 @@ def _wanted(load: Load, places: list[int]) -> int:
     return min(sum(part.count for part in parts), len(set().union(*(part.cpus for part in parts))))
 
 
-def _used(run: LoadRecording) -> dict[int, int]:
-    """Return how long the tasks of each part ran in the settled time, in ns."""
-    used: dict[int, int] = {}
-    for pid, ns in run.settled_ns.items():
-        place = run.load_tasks[pid].part
-        used[place] = used.get(place, 0) + ns
-    return used
+def _used(run: LoadRecording, window: Window) -> dict[int, int]:
+    """Return how long the tasks of each part ran in a time, in ns."""
+    return {
+        place: int(run.time_on(place, window)["ns"].sum()) for place in range(len(run.load.parts))
+    }

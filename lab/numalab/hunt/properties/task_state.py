@@ -48,7 +48,7 @@ def utilization(run: LoadRecording) -> Iterator[Observation]:
             )
 
 
-@register_difference(Quantity("memory-on-preferred-nodes", "%", 25.0, apart=1.6))
+@register_difference(Quantity("memory-on-preferred-nodes", "%", 25.0, apart=3.0))
 def memory_on_preferred_nodes(run: LoadRecording) -> float | None:
     """The share of the pages of memory users that is on the node that NUMA balancing prefers.
 
@@ -66,7 +66,7 @@ def memory_on_preferred_nodes(run: LoadRecording) -> float | None:
     return 100.0 * preferred / pages if pages else None
 
 
-@register_difference(Quantity("time-on-preferred-nodes", "%", 25.0, apart=1.6))
+@register_difference(Quantity("time-on-preferred-nodes", "%", 25.0, apart=3.0))
 def time_on_preferred_nodes(run: LoadRecording) -> float | None:
     """The share of the time of memory users, in the last quarter, on the node that they prefer.
 
