@@ -167,7 +167,8 @@ class ClaimOutlook:
     spread of stored runs of the same cell, variants and mode, at the level that the verdict uses;
     None where fewer than two of each are stored, infinite where so few seeds show nothing. `stored`
     is how many there are of the variant that has fewer. `published` is the source's smallest
-    change. Below `least` seeds no claim of the family can be shown.
+    change. Below `least` seeds no claim of the family can be shown; below `alone` it has an
+    interval only if others of its family are shown, too.
     """
 
     cell: Cell
@@ -178,6 +179,7 @@ class ClaimOutlook:
     level: float
     seeds: int
     least: int
+    alone: int
     smallest: float | None
     unit: str
     stored: int
@@ -294,6 +296,7 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
         level=level,
         seeds=seeds,
         least=fewest_runs(first) if claim.direction else 1,
+        alone=fewest_runs(LEVEL / size) if claim.direction else 1,
         smallest=None if shift is None else _signed_change(claim, shift, scale),
         unit=linear if scale == "linear" else "%",
         stored=sample.stored,

@@ -117,6 +117,12 @@ def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> N
     assert entries[KEPT]["least"] == 5
     whole = " ".join(invoke(command, "vma-grouping", "--mode", "icount").stdout.split())
     assert f"too few seeds: ring-4, xfsrepair: {FAULTS}: 5 a variant would show" in whole
+    alone = (
+        "few seeds: 5 a variant decide a secondary claim only if others are shown, too; 6 decide"
+    )
+    assert alone in whole
+    enough = " ".join(invoke(command, "vma-grouping-time", "--mode", "timed").stdout.split())
+    assert "only if others are shown" not in enough
 
 
 def test_without_stored_runs_only_the_number_of_seeds_is_warned_of(tmp_path: Path) -> None:

@@ -172,7 +172,14 @@ def _change(value: float | None, unit: str) -> str:
 
 
 def _warnings(claims: Sequence[ClaimOutlook]) -> list[RenderableType]:
-    return [Text(text, "yellow") for claim in claims for text in _warning(claim)]
+    texts = [text for claim in claims for text in _warning(claim)]
+    together = {
+        f"few seeds: {claim.seeds} a variant decide a {claim.family} claim only if others are"
+        f" shown, too; {claim.alone} decide each"
+        for claim in claims
+        if claim.least <= claim.seeds < claim.alone
+    }
+    return [Text(text, "yellow") for text in (*texts, *sorted(together))]
 
 
 def _warning(claim: ClaimOutlook) -> Iterator[str]:
