@@ -96,15 +96,16 @@ class Hypervisor:
         """End all guests and close the connection.
 
         An embedded libvirt ends with this process: `at_exit` does not wait until it has forgotten
-        the guests, whose QEMUs are gone.
+        the guests, whose QEMUs are gone. The lock of its root ends with the process, too, and not
+        before: libvirt may still write there. It must not, once a short folder is removed.
         """
         for name, guest in list(self._guests.items()):
             guest.end()
             self.forget(name)
-        if at_exit and self._root is not None:
+        if at_exit and self._root is not None and self._root.short is None:
             for guest in self._leaving.values():
                 guest.forget_log()
-            self._root.release()
+            embed.end_leftovers(self._root.path)
             return
         for thread in self._leaving:
             thread.join()
