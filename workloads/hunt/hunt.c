@@ -9,8 +9,8 @@
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
  * at begin, half and end, the CPU and the CPU
- * time of each process, its utilization and preferred node, the turns of lockers and their longest wait for the lock, and where the memory
- * of each task lies at the end. As process 1 of a guest it
+ * time of each process, its utilization and preferred node, the turns of lockers and their longest wait
+ * for the lock, and where the memory of each task lies at the end. As process 1 of a guest it
  * reads LOADS from /loads, and powers off. Work is counted in turns of a loop (shared.h), one for each us.
  */
 #define _GNU_SOURCE
@@ -877,9 +877,9 @@ static void run_load(char *text, int load)
 	}
 	sleep_until(&began, load_ms);
 	mark_load("hunt: load %d end", load);
-	tell_task_states(load);
 	tell_counters(load, "end");
 	counters(load, "end");
+	tell_task_states(load); /* which sends interrupts, and so comes after the counters */
 	tell_where(load);
 	end_load(load);
 }
