@@ -77,6 +77,20 @@ static int put(const char *path, const char *text)
 	return done < 0 ? -1 : 0;
 }
 
+/* The begin of a file as text, without more than fits; 0 if it cannot be opened. */
+static int get(const char *path, char *text, size_t size)
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC), length;
+
+	*text = '\0';
+	if (file < 0)
+		return 0;
+	length = read(file, text, size - 1);
+	close(file);
+	text[length > 0 ? length : 0] = '\0';
+	return 1;
+}
+
 static void work(long us)
 {
 	if (us > 0)
@@ -481,15 +495,12 @@ static void classify_tasks(void)
 static void counters(int load, const char *when)
 {
 	static char text[65536];
-	int file = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
-	int length = read(file, text, sizeof(text) - 1);
 	unsigned long touched = 0;
 	char *save;
 
 	for (int task = 0; task < task_count; task++)
 		touched += shared->tasks[task].touched;
-	close(file);
-	text[length > 0 ? length : 0] = '\0';
+	get("/proc/vmstat", text, sizeof(text));
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		if (!strncmp(line, "numa_hint_faults ", 17) || !strncmp(line, "numa_pages_migrated ", 20) ||
 		    !strncmp(line, "numa_pte_updates ", 17) ||
@@ -685,15 +696,10 @@ static void tell_where(int load)
 	for (int i = 0; i < pid_count; i++) {
 		char path[32], text[512], *field;
 		long user = 0, system = 0, cpu = -1;
-		int file, length;
 
 		snprintf(path, sizeof(path), "/proc/%d/stat", pids[i]);
-		file = open(path, O_RDONLY | O_CLOEXEC);
-		if (file < 0)
+		if (!get(path, text, sizeof(text)))
 			continue;
-		length = read(file, text, sizeof(text) - 1);
-		close(file);
-		text[length > 0 ? length : 0] = '\0';
 		field = strchr(text, ' ');
 		for (int number = 2; field && number <= 39; number++) {
 			if (number == 14)
@@ -734,15 +740,10 @@ static void tell_task_states(int load)
 	mark_load("hunt: load %d stopped", load);
 	for (int i = 0; i < pid_count; i++) {
 		char path[32];
-		int file, length;
 
 		snprintf(path, sizeof(path), "/proc/%d/sched", pids[i]);
-		file = open(path, O_RDONLY | O_CLOEXEC);
-		if (file < 0)
+		if (!get(path, text, sizeof(text)))
 			continue;
-		length = read(file, text, sizeof(text) - 1);
-		close(file);
-		text[length > 0 ? length : 0] = '\0';
 		printf("load %d pid %d utilization %ld preferred %ld\n", load, pids[i],
 		       field_of(text, "se.avg.util_avg"), field_of(text, "numa_preferred_nid"));
 	}
@@ -888,7 +889,7 @@ static void run_load(char *text, int load)
 static char *be_init(void)
 {
 	static char text[16384];
-	int console, file, length;
+	int console;
 
 	mkdir("/dev", 0755);
 	mkdir("/proc", 0755);
@@ -900,9 +901,7 @@ static char *be_init(void)
 	console = open("/dev/console", O_RDWR);
 	for (int i = 0; i < 3; i++)
 		dup2(console, i);
-	file = open("/loads", O_RDONLY | O_CLOEXEC);
-	length = read(file, text, sizeof(text) - 1);
-	text[length > 0 ? length : 0] = '\0';
+	get("/loads", text, sizeof(text));
 	return text;
 }
 
