@@ -163,13 +163,13 @@ class Confirmed:
         mine, theirs = (
             fmean(sample.value for sample in side) for side in (samples.mine, samples.theirs)
         )
-        figures = (
+        shown, reference = (
             finding.with_unit(fmean(sample.figure for sample in side))
             for side in (samples.mine, samples.theirs)
         )
         text = (
-            f"{finding.text}; mean of {len(samples.mine)} samples {next(figures)}, with the"
-            f" reference kernel {next(figures)}"
+            f"{finding.text}; mean of {len(samples.mine)} samples {shown}, with the"
+            f" reference kernel {reference}"
         )
         most = float(f"{(mine + theirs) / 2:.4g}")
         return replace(finding, most=most, text=text, suspect=None, differential=False)

@@ -13,8 +13,7 @@ def weighted_groups(rng: random.Random, machine: Topology) -> Load | None:
     """Groups of hogs of different weight on the same CPUs: all of them, or one."""
     allowed = everywhere(machine)
     cpus = some_cpus(rng, allowed, 1) if rng.random() < 0.4 else allowed
-    weights = rng.choice(((100, 100), (100, 300), (50, 200), (100, 1000)))
-    groups = tuple(Cgroup(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
+    groups = _two_groups(rng.choice(((100, 100), (100, 300), (50, 200), (100, 1000))))
     parts = (
         Part("hog", len(cpus), cpus, group="a"),
         Part("hog", len(cpus) * rng.choice((1, 2, 3)), cpus, group="b"),
@@ -121,13 +120,17 @@ def groups_after_hotplug(rng: random.Random, machine: Topology) -> Load | None:
     gone = rng.choice(allowed[1:])
     stays = rng.choice([cpu for cpu in allowed if cpu != gone])
     both = tuple(sorted((gone, stays)))
-    weights = rng.choice(((100, 100), (100, 100), (100, 300)))
-    groups = tuple(Cgroup(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
+    groups = _two_groups(rng.choice(((100, 100), (100, 100), (100, 300))))
     parts = (
         Part("hog", rng.choice((1, 2, 3)), both, start=rng.choice(((), (gone,))), group="a"),
         Part("hog", rng.choice((1, 2)), rng.choice(((stays,), both, allowed)), group="b"),
     )
     return Load(2000, parts, (Hotplug(gone, 300, rng.choice((900, 1800))),), groups=groups)
+
+
+def _two_groups(weights: tuple[int, int]) -> tuple[Cgroup, ...]:
+    """Return the groups a and b with these weights."""
+    return tuple(Cgroup(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
 
 
 def grouped(rng: random.Random, load: Load) -> Load:

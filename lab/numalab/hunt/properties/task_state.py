@@ -29,18 +29,17 @@ def utilization(run: LoadRecording) -> Iterator[Observation]:
     for place, part in enumerate(run.load.parts):
         if not _is_tracked(run.load, place):
             continue
-        worst = (0.0, 0, 0.0)
-        judged = False
-        for pid, task in run.load_tasks.items():
-            measured = run.task_states[pid].utilization if pid in run.task_states else -1
-            ran = run.ran_until_stopped.get(pid, NOTHING)
-            if task.part != place or measured < 0 or not len(ran[0]):
+        differences = []
+        for pid, state in run.task_states.items():
+            task, measured = run.load_tasks.get(pid), state.utilization
+            if task is None or task.part != place or measured < 0:
                 continue
-            judged = True
-            expected = _expected(ran)
-            worst = max(worst, (abs(measured - expected), measured, expected))
-        if judged:
-            away, measured, expected = worst
+            ran = run.ran_until_stopped.get(pid, NOTHING)
+            if len(ran[0]):
+                expected = _expected(ran)
+                differences.append((abs(measured - expected), measured, expected))
+        if differences:
+            away, measured, expected = max(differences)
             yield Observation(
                 away,
                 f"the utilization of a {part.kind} is {measured} of 1024, where its runtime gives"

@@ -122,7 +122,7 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
             f"{counted(len(machine.nodes), 'node')}, {counted(machine.cpu_count, 'CPU')},"
             f" {counted(sum(load.tasks for load in case.loads), 'task')}"
         ),
-        "value": f"{finding.figure:g} {finding.unit}".rstrip(),
+        "value": f"{finding.value:g}",
         "limit": f"{finding.most:g}",
         "seeds": ", ".join(map(str, violation.seeds)),
         "minutes": violation.minutes,
