@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+_DAMAGED = (struct.error, ValueError, OverflowError)  # the last for an offset beyond 63 bits
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER, _SECTION, _SEGMENT, _SYMBOL = 64, 64, 56, 24
 _LOAD, _SYMTAB, _DYNSYM = 1, 2, 11
@@ -90,7 +91,7 @@ def read_elf(data: bytes) -> ElfFile | None:
             for kind, symbol in _symbols(data)
             if kind == _OBJECT and symbol.size
         }
-    except (struct.error, ValueError):
+    except _DAMAGED:
         return None
     return ElfFile(segments, tuple(sorted(chosen.values(), key=lambda symbol: symbol.vaddr)))
 
@@ -110,7 +111,7 @@ def code_of(data: bytes, names: Collection[str], size: int) -> dict[str, tuple[i
                     start = symbol.vaddr - part.vaddr + part.offset
                     length = min(size, symbol.size or size)
                     functions.setdefault(symbol.name, (symbol.vaddr, data[start : start + length]))
-    except (struct.error, ValueError):
+    except _DAMAGED:
         return {}
     return functions
 
@@ -121,7 +122,7 @@ def addresses_of(data: bytes, names: Collection[str]) -> dict[str, int]:
         return {}
     try:
         return {symbol.name: symbol.vaddr for _, symbol in _symbols(data) if symbol.name in names}
-    except (struct.error, ValueError):
+    except _DAMAGED:
         return {}
 
 

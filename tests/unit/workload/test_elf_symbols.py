@@ -111,6 +111,15 @@ def test_a_name_that_looks_like_many_parts_takes_no_time(part: str) -> None:
         assert set(plain_name(name)) <= set(name) | {":"}
 
 
+@pytest.mark.parametrize("last_byte", [39, 47])  # of the offsets of segments and of sections
+def test_an_offset_beyond_all_files_gives_nothing(
+    programs: dict[str, Path], last_byte: int
+) -> None:
+    data = bytearray(programs["pie"].read_bytes())
+    data[last_byte] = 0x80
+    assert read_elf(bytes(data)) is None
+
+
 @settings(max_examples=60, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=40))
 def test_a_damaged_file_gives_something_or_nothing(
