@@ -282,10 +282,10 @@ class Hunter:
         hunt.different[case.only().text] += 1
         for finding in result.findings:
             if finding.prop in self.aim.properties and not finding.differential:
-                values = hunt.values.setdefault(finding.prop, [])
-                if finding.closeness > max(values, default=-1.0):
-                    hunt.closest[finding.prop] = closest(finding, other)
-                values.append(finding.closeness)
+                hunt.values.setdefault(finding.prop, []).append(finding.closeness)
+                before, now = hunt.closest.get(finding.prop), closest(finding, other)
+                if now.stands_out and (before is None or now.closeness > before.closeness):
+                    hunt.closest[finding.prop] = now
         if self.aim.survey:
             return []
         if other is not None and not other.error:
@@ -363,8 +363,8 @@ class Hunter:
 
     def _line(self) -> str:
         hunt = self.hunt
-        close = sorted(hunt.values, key=lambda name: -max(hunt.values[name]))[:3]
-        shown = ", ".join(f"{name} {hunt.closest[name]}" for name in close)
+        close = sorted(hunt.closest.items(), key=lambda item: -item[1].closeness)[:3]
+        shown = ", ".join(f"{name} {value}" for name, value in close)
         minutes = max(0.0, self.aim.seconds / 60 - self._minutes())
         left = f"; {minutes:.0f} min left" if self._has_budget() else ""
         return (

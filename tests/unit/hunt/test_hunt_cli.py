@@ -258,8 +258,14 @@ def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
     means = "mean 0 in 9 samples; reference kernel: mean 0 in 9 samples"
     assert f"affinity in load 0 not confirmed: {means}" in done.stderr
     assert json.loads(done.stdout)["closest"]["affinity"] == {
-        "value": 5.0, "limit": 0.0, "reference": 0.0,
+        "value": 5.0, "limit": 0.0, "reference": 0.0, "closeness": 2.0,
     }  # fmt: skip
+
+
+def test_what_the_reference_kernel_shows_too_is_not_close(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, seed: 5.0
+    words = ("--machines", 1, "--loads", 1, "--kernel", BAD, "--output", tmp_path, "--json")
+    assert "affinity" not in json.loads(hunt(*words).stdout)["closest"]
 
 
 def test_a_finished_hunt_has_no_minutes_left(bench: Bench, tmp_path: Path) -> None:

@@ -69,6 +69,12 @@ def test_a_wake_up_beside_a_busy_sibling_is_on_no_idle_core() -> None:
     assert value(woken(1, busy=0), "more-wake-ups-on-idle-cores") == 0
     assert value(woken(2, busy=0), "more-wake-ups-on-idle-cores") == pytest.approx(100, abs=5)
     assert value(woken(2, busy=0), "less-wake-ups-on-idle-cores") == pytest.approx(100, abs=5)
+    # Both cores are busy: there was no choice.
+    hogs: list[Row] = [(2, "hog1.0", 0, 0, 1000), (3, "hog1.1", 2, 0, 1000)]
+    load = "time ms=1000;sleeper n=1 cpus=0-3;hog n=2 cpus=0-3"
+    full = recording(load, [(1, "sleeper0.0", 1, 0, 1000), *hogs], cpus=(4, 4), threads=2)
+    full = replace(full, table=woken(1, busy=0).table)
+    assert judge_load(full, {"more-wake-ups-on-idle-cores"}) == ((), {})
     plain = recording("time ms=1000;hog n=1 cpus=0", [(1, "hog0.0", 0, 0, 1000)])
     assert judge_load(plain, {"more-wake-ups-on-idle-cores"}) == ((), {})
 

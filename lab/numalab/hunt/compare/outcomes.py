@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.finding import APART, BootResult, Finding
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,20 @@ def suspicion(
 
 @dataclass(frozen=True)
 class Closest:
-    """The value of a property that came closest to its limit, and the reference kernel's."""
+    """The value of a property that came closest to its limit, and the reference kernel's.
+
+    `closeness` is the value as a share of the limit (`Finding.closeness`).
+    """
 
     value: float
     limit: float
     reference: float | None
+    closeness: float
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the reference kernel's value is clearly smaller; true if there is none."""
+        return self.reference is None or self.value > APART * self.reference
 
     def __str__(self) -> str:
         """Write it in one line."""
@@ -74,7 +83,8 @@ class Closest:
 def closest(finding: Finding, other: BootResult | None) -> Closest:
     """Return a finding's value with the value of the reference kernel's boot, if it booted."""
     theirs = other.of(finding.prop, finding.load) if other is not None else None
-    return Closest(finding.value, finding.most, None if theirs is None else theirs.value)
+    reference = None if theirs is None else theirs.value
+    return Closest(finding.value, finding.most, reference, finding.closeness)
 
 
 def beside(finding: Finding, theirs: Finding | None) -> str:

@@ -165,12 +165,17 @@ def churn(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def wakers(rng: random.Random, machine: Topology) -> Load | None:
-    """Pairs that wake each other, on a machine that has idle CPUs for all of them."""
+    """Tasks that wake one or several others, on a machine that has idle CPUs for all of them."""
     allowed = everywhere(machine)
-    pairs = max(1, len(allowed) // 4)
+    burst = rng.choice((1, 1, 1, 2, 3))
+    most = max(1, len(allowed) // (2 * (1 + burst)))
     run = rng.choice((500, 2000, 5000))
     start = (rng.choice(allowed),) if rng.random() < 0.5 else ()
-    return Load(1000, (Part("waker", pairs, allowed, start, run_us=run, sleep_us=2 * run),))
+    sleep = rng.choice((run, 3 * run // 2, 2 * run))
+    part = Part(
+        "waker", rng.randint(1, most), allowed, start, burst=burst, run_us=run, sleep_us=sleep
+    )
+    return Load(1000, (part,))
 
 
 def crowded_out(rng: random.Random, machine: Topology) -> Load | None:

@@ -49,24 +49,27 @@ def _due(weights: dict[int, float], cpus: int) -> dict[int, float]:
 
 @register_difference(Quantity("wake-ups-on-idle-cores", "%", 25.0, apart=1.6))
 def woken_on_idle_cores(run: LoadRecording) -> float | None:
-    """The share of wake-ups of tasks of the load whose CPU has idle siblings only, with SMT."""
+    """With SMT, the share of wake-ups whose CPU has idle siblings, if its node has an idle core."""
     packaging = run.topology.packaging
     if packaging.threads < 2:
         return None
     table = run.events("sched_wakeup").filter(pl.col("event_pid").is_in(list(run.load_tasks)))
     table = table.select("time_ns", "target_cpu").drop_nulls()
-    if table.height < _FEWEST:
-        return None
-    idle = 0
+    count = idle = 0
     for (cpu,), rows in table.partition_by("target_cpu", as_dict=True).items():
-        core = packaging.core_of(int(cpu))
+        if cpu not in run.idle:
+            continue
         at = rows["time_ns"].to_numpy() - 1
-        free = np.ones(len(at), dtype=bool)
-        for other, spans in run.idle.items():
-            if packaging.core_of(other) == core and other != cpu:
-                free &= _within(spans, at)
+        beside: dict[int, list[np.ndarray]] = {}  # of each core of the node, but for this CPU
+        for other in run.topology.nodes[run.topology.node_of_cpu(cpu)].cpus:
+            of_core = beside.setdefault(packaging.core_of(other), [])
+            if other != cpu:
+                of_core.append(_within(run.idle[other], at))
+        free = np.logical_and.reduce(beside.pop(packaging.core_of(cpu)))
+        choice = free | np.any([np.logical_and.reduce(core) for core in beside.values()], axis=0)
+        count += int(choice.sum())
         idle += int(free.sum())
-    return 100.0 * idle / table.height
+    return 100.0 * idle / count if count >= _FEWEST else None
 
 
 def _within(spans: Spans, at: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ def render_hunt(
             for violation, file in zip(hunt.violations, files, strict=True)
         ],
         "suspicions": suspicions[:_MOST_ROWS],
-        "closest": sorted(hunt.closest.items(), key=lambda item: -max(hunt.values[item[0]])),
+        "closest": sorted(hunt.closest.items(), key=lambda item: -item[1].closeness),
         "machines": list(_classes(hunt.covered, "machine: ")),
         "loads": list(_classes(hunt.covered, "load: ")),
         "coverage": coverage,

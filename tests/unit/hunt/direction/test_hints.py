@@ -49,7 +49,7 @@ def change(condition: str, number: int = 3) -> FileChange:
 def test_changed_lines_have_the_full_weight_and_the_rest_of_the_function_its_root() -> None:
     bias = bias_of([change("idle_core(cpu)")])
     assert bias.machines == {"SMT": 4, FAR: pytest.approx(3**0.5)}
-    assert bias.loads == {}
+    assert bias.loads == {"waker": 3, "sleeper": 2}
 
 
 def test_names_of_changed_functions_and_files_have_more_than_the_full_weight() -> None:
