@@ -21,6 +21,8 @@ MOST_CPUS = 12
 NODE_MIB = 256
 FIRST_MIB = 512  # the kernel, and the trace
 _DRAWN = 4
+# Of a node with SMT, by the number of nodes: a choice of idle cores needs several.
+_SMT_CPUS = {1: (6, 8, 12), 2: (4, 6), 3: (4,)}
 # Weights of hazards; 1 for all others.
 _WORTH = {
     "group construction": 5.0,
@@ -70,7 +72,7 @@ def _draw_valid(rng: random.Random, smt: bool) -> Topology:
 
 def _text(rng: random.Random, smt: bool) -> str:
     nodes = rng.choice((1, 2, 2, 3)) if smt else rng.choice((1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 8))
-    cpus = [rng.choice((4, 6) if nodes < 3 else (4,))] * nodes if smt else _cpus(rng, nodes)
+    cpus = [rng.choice(_SMT_CPUS[nodes])] * nodes if smt else _cpus(rng, nodes)
     table = _table(rng, nodes)
     lines = ['summary = "Drawn by numalab hunt"', f"nodes = {nodes}", f"cpus = {cpus}"]
     lines += [f"memory_mib = {_memory(rng, cpus)}", *table]
