@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ main()
 
 
 _UNTIL_SAVED = 2  # boots
+_LAST_BYTES = 20_000  # of the output of a command that fails
 
 
 @dataclass(frozen=True)
@@ -97,19 +99,27 @@ def cost(
     env: Mapping[str, str] | None = None,
     timeout: float = 300,
 ) -> Cost:
-    """Run a command, with `env` added to the environment. Raises SubprocessError."""
+    """Run a command, with `env` added to the environment.
+
+    Raises RuntimeError with the end of its output if it fails.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
-    subprocess.run(
-        argv,
-        check=True,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=timeout,
-    )
+    with tempfile.TemporaryFile() as output:
+        code = subprocess.run(
+            argv,
+            check=False,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+        ).returncode
+        if code:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_BYTES))
+            end = output.read().decode(errors="replace")
+            raise RuntimeError(f"{' '.join(argv)} exits with {code}: ...{end}")
     wall = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
