@@ -7,7 +7,7 @@ import pytest
 from numalab.hunt.finding import Finding
 from numalab.hunt.properties.balance import lost_time, neighbours
 from numalab.hunt.properties.moving import ping_pong, wandering
-from numalab.hunt.properties.sharing import fairness, proportion
+from numalab.hunt.properties.sharing import fairness, lag, proportion
 from numalab.hunt.properties.waking import latency, response
 from numalab.hunt.recording import LoadRecording
 from unit.hunt.recordings import Row, recording
@@ -69,6 +69,28 @@ def test_hogs_that_are_together_for_a_short_time_say_nothing_about_weights() -> 
     rows: list[Row] = [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 290)]
     rows += [(2, "hog0.1", 1, 290, 1000)]
     assert finding_of(proportion, recording("time ms=1000;hog n=2 cpus=0-1", rows)).value == 1.0
+
+
+def both_on_cpu_0(rows: list[Row]) -> list[Row]:
+    return waiting(waiting(rows, 1, "hog0.0"), 2, "hog0.1")
+
+
+def test_the_lag_is_what_is_due_less_what_ran() -> None:
+    load = "time ms=1000;hog n=2 cpus=0"
+    names = ("hog0.0", "hog0.1")
+    fair = recording(load, both_on_cpu_0(turns((1, 2), names, (5, 5))))
+    assert finding_of(lag, fair).value == pytest.approx(2.5)  # half of a turn
+    late = turns((1, 2), names, (5, 5))[:100]
+    late += [(1, "hog0.0", 0, 500, 750), (2, "hog0.1", 0, 750, 1000)]
+    assert finding_of(lag, recording(load, both_on_cpu_0(late))).value == pytest.approx(125)
+
+
+def test_the_lag_counts_neither_weights_nor_the_time_of_a_task_beside() -> None:
+    load = "time ms=1000;hog n=1 cpus=0;hog n=1 cpus=0 nice=5"
+    names = ("hog0.0", "hog1.0", "kworker")
+    rows = turns((1, 2, 3), names, (6, 2, 2))  # 1.25 ** 5 is 3.05
+    run = recording(load, waiting(waiting(rows, 1, "hog0.0"), 2, "hog1.0"))
+    assert finding_of(lag, run).value < 5
 
 
 def test_changes_of_node_and_cpu_are_counted_when_settled() -> None:

@@ -60,6 +60,7 @@ FIGURES: Mapping[str, Figure] = {
     "affinity": _OUTSIDE,
     "fairness": _UNFAIR,
     "idle-neighbours": _LOST,
+    "lag": _DELAY,
     "lost-time": _LOST,
     "ping-pong": _MOVES,
     "proportion": _UNFAIR,

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import combinations, pairwise
 
+import numpy as np
 import polars as pl
 
 from numalab.hunt.property import Observation, register_property
@@ -13,6 +14,7 @@ from numalab.recording.intervals import NOTHING, Spans, between, covered, total
 # sched_prio_to_weight of kernel/sched/core.c is 1024 * 1.25 ** -nice, to a rounding of 1 %.
 _STEP = 1.25
 _LONG_MS = 300.0  # over which turns are taken
+_SHORT_MS = 100.0
 _LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
 
 
@@ -85,6 +87,60 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
                         f" {100 * due:.0f} % are due to its weight among {len(pids)}"
                     )
     yield Observation(worst, text)
+
+
+@register_property("lag", most=60.0, suspect=12.0)
+def lag(run: LoadRecording) -> Iterator[Observation]:
+    """Hogs that share a CPU never lag far behind their share (ms).
+
+    Lag is what is due to a hog by its weight, less what it got. The value is its largest range in a
+    time of 100 ms or longer in which the same hogs were on a CPU. EEVDF keeps lag between -r and
+    max(r, q), with slices of r and ticks of q (Stoica and Abdel-Wahab, "Earliest Eligible Virtual
+    Deadline First", 1995, theorem 1; `update_entity_lag()`, 6.12).
+    """
+    load = run.load
+    plain = load.has_plain_tasks and not any(part.slice_us for part in load.parts)
+    if not plain or any(part.kind != "hog" for part in load.parts):
+        return
+    worst, text = 0.0, ""
+    ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
+    for cpu, hogs in ready.items():
+        for low, high, pids in _together(hogs):
+            if high - low < _SHORT_MS * MS or len(pids) < 2:
+                continue
+            weights = {pid: _STEP ** -load.parts[run.load_tasks[pid].part].nice for pid in pids}
+            of_cpu = {pid: between(ran[cpu].get(pid, NOTHING), low, high) for pid in pids}
+            value = _largest_range(of_cpu, weights) / MS
+            if value > worst:
+                worst = value
+                text = (
+                    f"the lag of a hog among {len(pids)} on CPU {cpu} varied by {value:.1f} ms in"
+                    f" {(high - low) / MS:.0f} ms"
+                )
+    if text:
+        yield Observation(worst, text)
+
+
+def _largest_range(ran: Mapping[int, Spans], weights: Mapping[int, float]) -> float:
+    """Return the largest range of the lag of a task of some that share a CPU, in ns.
+
+    Its lag is its share of what they all ran, less what it ran itself.
+    """
+    edges = np.unique(np.concatenate([edge for spans in ran.values() for edge in spans]))
+    if not len(edges):
+        return 0.0
+    service = {}
+    for pid, (start, end) in ran.items():
+        steps = np.column_stack([np.zeros(len(start)), end - start]).ravel()
+        times = np.column_stack([start, end]).ravel()
+        service[pid] = (
+            np.interp(edges, times, steps.cumsum()) if len(start) else np.zeros(len(edges))
+        )
+    total_service = sum(service.values(), np.zeros(len(edges)))
+    whole = sum(weights.values())
+    return max(
+        float(np.ptp(weights[pid] / whole * total_service - got)) for pid, got in service.items()
+    )
 
 
 def _by_cpu(rows: pl.DataFrame) -> dict[int, dict[int, Spans]]:
