@@ -85,15 +85,18 @@ def sample(runs: Iterable[StoredRun], cell: Cell, measure: str) -> FreshSample:
     return FreshSample(before, after)
 
 
-def find_candidates(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> tuple[Candidate, ...]:
+def find_candidates(
+    runs: Sequence[StoredRun], cells: Sequence[Cell], last_seed: int
+) -> tuple[Candidate, ...]:
     """Return the measures that seem to differ most, at most 8, and 2 of a cell.
 
     Measures with a better direction come first. This is a choice and no test: only fresh runs
-    decide (`numalab.statistics.sequential`).
+    decide (`numalab.statistics.sequential`). A continued experiment has some already; so runs with
+    a seed above `last_seed` are left out.
     """
     chosen: list[Candidate] = []
     for cell in cells:
-        mine = [run for run in runs if run.cell == cell]
+        mine = [run for run in runs if run.cell == cell and run.manifest.seed <= last_seed]
         inside = [
             Candidate(cell, info, clear)
             for info in judged(mine)

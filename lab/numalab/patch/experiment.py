@@ -99,7 +99,7 @@ class Conductor:
             if {run.id for run in first if run.variant == PATCHED} <= failures.keys():
                 break
             failures |= self._screen(batch)
-        chosen = find_candidates(self._finished(), plan.cells)
+        chosen = find_candidates(self._finished(), plan.cells, screened)
         decided, more = self._confirm(chosen, screened)
         failures |= more
         return ExperimentOutcome(

@@ -57,7 +57,7 @@ def runs(before: Sequence[float], after: Sequence[float], **about: str) -> list[
 
 def candidate(stored: Sequence[StoredRun]) -> Candidate:
     """Return the only candidate of some runs."""
-    (only,) = find_candidates(stored, [CELL])
+    (only,) = find_candidates(stored, [CELL], last_seed=4)
     return only
 
 
@@ -86,7 +86,14 @@ def verdict(stored: Sequence[StoredRun], **changes: object) -> PatchVerdict:
 
 def test_clear_difference_is_a_candidate_and_a_vague_one_is_not() -> None:
     assert candidate(runs([10, 11, 9, 10], [40, 41, 39, 42])).info.name == "m"
-    assert find_candidates(runs([10, 30, 9, 50], [20, 11, 40, 12]), [CELL]) == ()
+    vague = runs([10, 30, 9, 50], [20, 11, 40, 12])
+    assert find_candidates(vague, [CELL], last_seed=4) == ()
+
+
+def test_runs_that_decide_do_not_choose_the_candidates() -> None:
+    stored = runs([10, 30, 9, 10, 11, 9, 10], [20, 11, 40, 40, 41, 39, 42])
+    assert find_candidates(stored, [CELL], last_seed=3) == ()
+    assert len(find_candidates(stored, [CELL], last_seed=7)) == 1
 
 
 def test_difference_below_a_tenth_is_never_a_change() -> None:
