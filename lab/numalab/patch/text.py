@@ -114,8 +114,10 @@ def change_line(change: MeasureChange) -> str:
 def unchanged_line(row: Unchanged) -> str:
     """Return a measure without a change on a line, with the smallest change in brackets."""
     size = f"{figure(row.smallest)} {row.unit}"
+    if row.cells > 1:
+        size += " in the median cell"
     most = f", at most {figure(row.largest)}" if row.largest > row.smallest else ""
-    return f"  {row.measure} in {counted(row.cells, 'cell')} ({size} in the median cell{most})"
+    return f"  {row.measure} in {counted(row.cells, 'cell')} ({size}{most})"
 
 
 def case_lines(case: FoundCase) -> list[str]:

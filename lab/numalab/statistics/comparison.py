@@ -280,13 +280,13 @@ def _verdict(comparison: Comparison, before: Summary, after: Summary, *, shown: 
 
 
 def _p_text(comparison: Comparison) -> str:
-    """Write `Welch's t, p = 0.0013; 0.02 among 15`."""
+    """Write `Welch's t, p = 0.0013, corrected for 15 tests 0.02`."""
     if comparison.p_value is None or comparison.corrected is None:
         return "no test"
     equals = "" if comparison.p_value < _LEAST_P else "= "
     text = f"{comparison.test}, p {equals}{_p(comparison.p_value)}"
     return (
-        f"{text}; {_p(comparison.corrected)} among {comparison.family}"
+        f"{text}, corrected for {comparison.family} tests {_p(comparison.corrected)}"
         if comparison.family > 1
         else text
     )
@@ -303,4 +303,4 @@ def _could_show(comparison: Comparison) -> str:
     size = f"{comparison.smallest_effect:.3g}" if percent is None else f"{percent:.2g} %"
     if percent is not None and percent >= 100:
         size = f"{percent:.0f} %"
-    return f"; so many runs could have shown {size}"
+    return f"; the smallest change that would show: {size}"

@@ -18,7 +18,7 @@ from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import FoundCase, HuntOutcome
 from numalab.patch.reply import WIDTH, render_reply
 from numalab.patch.standard import BASELINE, PATCHED
-from numalab.patch.text import MOST_LINES, reach_summary, render_verdict
+from numalab.patch.text import MOST_LINES, reach_summary, render_verdict, unchanged_line
 from numalab.patch.verdict import (
     PatchVerdict,
     Unchanged,
@@ -183,6 +183,15 @@ def test_text_is_short_and_begins_with_the_verdict() -> None:
     assert lines[0] == "verdict    regression found"
     assert "  m  10 to 40.5 % (+28.5 to +32.5)  ring-2, w" in lines
     assert "  repeat it: numalab run c.toml" in lines
+
+
+def test_unchanged_measure_shows_the_median_of_several_cells() -> None:
+    row = Unchanged("queue_imbalance", "tasks", 4, 0.25, 0.5)
+    assert unchanged_line(row) == (
+        "  queue_imbalance in 4 cells (0.25 tasks in the median cell, at most 0.5)"
+    )
+    row = replace(row, cells=1, largest=0.25)
+    assert unchanged_line(row) == "  queue_imbalance in 1 cell (0.25 tasks)"
 
 
 def whole() -> PatchVerdict:

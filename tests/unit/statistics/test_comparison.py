@@ -208,7 +208,7 @@ def test_what_is_plain_alone_may_be_chance_among_many() -> None:
     comparison = compare(*SPREAD, Direction.HIGHER, family=20)
     assert comparison.corrected == pytest.approx(20 * (comparison.p_value or 0))
     assert comparison.outcome == "no difference shown"
-    assert "p = 0.0054; 0.11 among 20" in comparison.verdict
+    assert "p = 0.0054, corrected for 20 tests 0.11" in comparison.verdict
 
 
 def test_few_runs_that_overlap_show_nothing_whatever_their_p() -> None:
@@ -268,7 +268,7 @@ def test_the_smallest_effect_grows_with_spread_and_family() -> None:
     )
     by_hand = error * (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom))
     assert loose.smallest_effect == pytest.approx(by_hand)
-    assert "so many runs could have shown 27 %" in loose.verdict
+    assert "the smallest change that would show: 27 %" in loose.verdict
 
 
 def test_a_table_shares_one_correction_and_constants_do_not_count() -> None:
