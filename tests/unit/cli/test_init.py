@@ -27,7 +27,7 @@ def test_a_lab_folder_can_be_planned_as_it_is(
     assert Path("studies/mine.toml").read_text() in tutorial
     assert [run.variant for run in plan.runs[:2]] == ["before", "after"]
     assert find_kernel("mine").series == ("mine",)
-    assert find_series("mine").patches[0].subject == "sched/numa: begin to scan after half a second"
+    assert find_series("mine").patches[0].subject == "sched/numa: Scan a fourth as often"
     assert (
         "numalab run studies/mine.toml"
         in (tmp_path / "mine/.github/workflows/numalab.yml").read_text()
@@ -63,7 +63,6 @@ def test_a_topology_and_a_workload_of_a_lab_folder_are_planned_and_built(
         (tmp_path / name).write_text(text)
     study = (tmp_path / "studies/mine.toml").read_text()
     study = study.replace("ring-4", "two").replace("numa01", "mine")
-    study = study.replace("parameters = { loops = 1 }\n", "")
     (tmp_path / "studies/mine.toml").write_text(study)
     monkeypatch.chdir(tmp_path)
     plan = plan_study(Path("studies/mine.toml"))
