@@ -30,7 +30,7 @@ NOISE: Mapping[str, Noise] = {
     "lost-time": Noise(0.05, 2.0),
     "spread": Noise(0.7, 1.6),
     "fairness": Noise(0.0, 1.25),
-    "lag": Noise(4.0, 1.5),
+    "lag": Noise(4.0, 1.3),
     "proportion": Noise(0.4, 1.2),
     "ping-pong": Noise(2.0, 2.0),
     "wandering": Noise(2.0, 2.4),

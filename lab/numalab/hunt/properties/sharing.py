@@ -89,7 +89,7 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
     yield Observation(worst, text)
 
 
-@register_property("lag", most=60.0, suspect=12.0)
+@register_property("lag", most=60.0, suspect=8.0)
 def lag(run: LoadRecording) -> Iterator[Observation]:
     """Hogs that share a CPU never lag far behind their share (ms).
 
