@@ -7,6 +7,7 @@ from statistics import fmean
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
+from numalab.hunt.compare.noise import ratio_of_means
 from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.finding import APART, BootResult, Finding, limit_between
 from numalab.hunt.property import FACTS
@@ -102,7 +103,7 @@ class KernelSamples:
 
     @property
     def _least_ratio(self) -> float:
-        return self.mine[0].apart if self.ratio is None else self.ratio
+        return ratio_of_means(self.mine[0]) if self.ratio is None else self.ratio
 
     def _shows(self, least_share: float, *, last: bool) -> bool:
         if self.failed or not self.mine:
@@ -236,7 +237,7 @@ class FreshBoots:
             sure = [finding for finding in shown if open_samples[finding].is_sure]
             if shown and not sure:
                 again = {finding: self._no_samples(finding in trends) for finding in shown}
-                later = self._sample(case, passed, self.seeds_after, again)
+                later = self._sample(case, passed, self.seeds_after, again, stop_early=False)
                 sure = [finding for finding, samples in later.items() if samples.show_again()]
             shown = sure
         return Confirmed(tuple(shown), passed, first)
@@ -251,14 +252,21 @@ class FreshBoots:
         passed: dict[Finding, int],
         seeds: Sequence[int],
         samples_of: Mapping[Finding, KernelSamples],
+        *,
+        stop_early: bool = True,
     ) -> dict[Finding, KernelSamples]:
-        """Boot a case with each seed, and return the samples of the findings that stay open."""
+        """Boot a case with each seed, and return the samples of the findings that stay open.
+
+        Without `stop_early`, that is all of them.
+        """
         open_samples = dict(samples_of)
         for seed in seeds:
             if open_samples:
                 self._sample_boot(case, seed, open_samples)
             open_samples = {
-                finding: samples for finding, samples in open_samples.items() if samples.may_show()
+                finding: samples
+                for finding, samples in open_samples.items()
+                if not stop_early or samples.may_show()
             }
             for finding in open_samples:
                 passed[finding] += 1

@@ -112,3 +112,39 @@ def test_a_settled_difference_says_what_the_reference_kernel_shows() -> None:
     assert seeds == (4, 3, 2)
     assert best.text == "switches: 904 a second, with the reference kernel 304 a second"
     assert not best.differential and best.most > 300.0
+
+
+def difference(value: float, load: int = 0) -> Finding:
+    text = f"switches: {value:g} a second"
+    return Finding("more-switches", load, value, 1e12, text, True, 0.0, 1.6, differential=True)
+
+
+def test_means_of_a_difference_may_be_closer_than_single_values() -> None:
+    mine = [difference(1.4 + 0.01 * n) for n in range(9)]
+    assert samples_of(mine, [difference(1.0)] * 9).show()
+    assert not samples_of([difference(1.2)] * 9, [difference(1.0)] * 9).show()
+
+
+@pytest.mark.parametrize("last", [1.0, 3.0])
+def test_one_unlucky_sample_of_the_first_later_boot_decides_nothing(last: float) -> None:
+    """The reference kernel's third sample of seed 5 is as bad as the kernel's, by chance."""
+    mine = dict.fromkeys(range(2, 7), (3.0, 2.8, 2.5)) | {6: (3.1, 3.0, 2.95)}
+    theirs = dict.fromkeys(range(2, 7), (1.0, 1.0, 1.0))
+    theirs |= {5: (1.0, 1.0, 2.9), 6: (1.0, 1.0, last)}
+    values = {"patched": mine, "reference": theirs}
+
+    class Workers:
+        def boot(self, boots: Sequence[tuple[object, SimpleNamespace, int]]) -> list[BootResult]:
+            return [
+                BootResult(tuple(difference(v, n) for n, v in enumerate(values[b.name][seed])), 0.0)
+                for _, b, seed in boots
+            ]
+
+    patched, reference = (
+        cast(HuntBench, SimpleNamespace(name=name)) for name in ("patched", "reference")
+    )
+    boots = FreshBoots(cast(CaseWorkers, Workers()), patched, reference, 1)
+    load = SimpleNamespace(changes_machine=False)
+    case = cast(Case, SimpleNamespace(loads=(load,), only=lambda *loads: loads))
+    confirmed = boots.confirm([difference(3.0)], case)
+    assert bool(confirmed.shown) is (last == 1.0)

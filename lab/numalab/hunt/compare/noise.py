@@ -74,6 +74,17 @@ def least_ratio(prop: str) -> float:
     return min(APART, max(_LEAST_RATIO, math.pow(noise.ratio, _OF_MEANS)))
 
 
+def ratio_of_means(finding: Finding) -> float:
+    """Return the smallest ratio to the reference kernel's mean that counts.
+
+    Means of nine samples vary less than the single values that `apart` of a differential property
+    is measured with.
+    """
+    if not finding.differential:
+        return finding.apart
+    return max(_LEAST_RATIO, math.pow(finding.apart, _OF_MEANS))
+
+
 def excess(mine: Finding, theirs: Finding) -> float:
     """Return how far a kernel's value is above the reference kernel's, in units of the noise.
 
