@@ -310,15 +310,16 @@ def seeds_line(report: CellReport) -> str:
     parts = []
     for variant in report.variants:
         seeds = sorted(r.seed for r in report.runs if r.ok and r.variant == variant.name)
-        parts.append((len(seeds), ", ".join(map(str, seeds))))
+        word = "seed" if len(seeds) == 1 else "seeds"
+        parts.append((len(seeds), f"({word} {', '.join(map(str, seeds))})"))
     if len(parts) == 1:
         ((count, seeds_text),) = parts
-        return f"{runs_of(count)} (seeds {seeds_text})"
+        return f"{runs_of(count)} {seeds_text}"
     if len(set(parts)) == 1:
         count, seeds_text = parts[0]
-        return f"{count} of each variant (seeds {seeds_text})"
+        return f"{count} of each variant {seeds_text}"
     return "; ".join(
-        f"{count} of {variant.name} (seeds {text})"
+        f"{count} of {variant.name} {text}"
         for variant, (count, text) in zip(report.variants, parts, strict=True)
     )
 
