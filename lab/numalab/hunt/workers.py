@@ -185,7 +185,9 @@ def _prepare() -> None:
 def _end(_number: int, _frame: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if not _Worker.busy:
-        os._exit(0)
+        # An idle worker holds the lock of the queue: an exception gives it back, os._exit() would
+        # not, and the pool would wait for it.
+        raise SystemExit(0)
     raise KeyboardInterrupt
 
 

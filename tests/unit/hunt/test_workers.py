@@ -217,6 +217,31 @@ def test_a_boot_ends_with_the_budget(drawn_case: Case, cache: Path) -> None:
     assert (cache / "interrupted").exists()
 
 
+def test_a_hunt_ends_if_the_signal_reached_idle_processes_as_well(
+    drawn_case: Case, cache: Path
+) -> None:
+    """As `timeout` and service managers send it: to all processes of the group."""
+
+    def too_long(*_: object) -> None:
+        pytest.fail("the hunt does not end")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(60)
+    try:
+        store = cast(Store, MemoryStore())
+        with pytest.raises(KeyboardInterrupt), workers(store, 2, lambda *_: None) as case_workers:
+            case_workers.boot([(drawn_case, bench(NoKernel()), seed) for seed in (1, 2)])
+            for process in active_children():
+                assert process.pid is not None
+                os.kill(process.pid, signal.SIGTERM)
+            for process in active_children():
+                process.join()
+            raise KeyboardInterrupt
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_there_is_a_process_for_each_cpu_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numalab.hunt.workers.usable_cpus", lambda: 3)
     assert host_jobs() == 3
