@@ -22,7 +22,7 @@ _SHARE_LAST = 0.9
 _SHARE_AGAIN = 0.8
 # The same of a differential finding: 0.05 % for the second, and 0.8 % for the later boots, which it
 # always needs.
-_OF_DIFFERENCE = {_SHARE_FIRST: 0.85, _SHARE_LAST: 0.93, _SHARE_AGAIN: 0.9}
+_OF_DIFFERENCE = {_SHARE_FIRST: 0.75, _SHARE_LAST: 0.93, _SHARE_AGAIN: 0.9}
 SEEDS = 3  # of the boots that confirm
 SEEDS_AFTER = 2  # of the later boots that confirm independently
 REPEATED = 3  # times each of these boots runs the load

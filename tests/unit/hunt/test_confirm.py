@@ -125,6 +125,12 @@ def test_means_of_a_difference_may_be_closer_than_single_values() -> None:
     assert not samples_of([difference(1.2)] * 9, [difference(1.0)] * 9).show()
 
 
+def test_one_sample_without_the_difference_does_not_end_its_confirmation() -> None:
+    mine = [difference(value) for value in (3.0, 3.0, 1.0)]
+    assert samples_of(mine, [difference(1.0)] * 3).may_show()
+    assert not samples_of(mine * 3, [difference(1.0)] * 9).show()
+
+
 @pytest.mark.parametrize("last", [1.0, 3.0])
 def test_one_unlucky_sample_of_the_first_later_boot_decides_nothing(last: float) -> None:
     """The reference kernel's third sample of seed 5 is as bad as the kernel's, by chance."""
