@@ -9,6 +9,7 @@ _FEATURES = (
     ((6, 12), "trace in reserved memory", "a lost guest takes its trace with it"),
     ((5, 18), "NUMA levels of nodes with CPUs only", "CPU-less nodes add levels of sched domains"),
     ((5, 13), "sched_verbose", "sched_debug prints the sched domains instead"),
+    ((5, 13), "tunables below /sys/kernel/debug/sched", "they are below /proc/sys/kernel"),
     ((5, 10), "names of domain flags", "flags are compared by their numbers until 5.7"),
     ((5, 4), "erofs", "the image is mounted as ext4"),
     ((5, 2), "HMAT", "no latency and bandwidth between nodes in sysfs"),

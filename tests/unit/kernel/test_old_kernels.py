@@ -6,9 +6,15 @@ from numalab.kernel.old_kernels import PAUSES, lacking
 @pytest.mark.parametrize(
     ("release", "series", "count", "has"),
     [
-        ("4.12.0", (), 9, "sched groups of each CPU (4.13): all CPUs have the same ones"),
-        ("4.12.0", (PAUSES,), 8, "erofs (5.4): the image is mounted as ext4"),
-        ("5.10.223", (), 4, "bring-up of CPUs in mode icount (6.5): add the series relax-at"),
+        ("4.12.0", (), 10, "sched groups of each CPU (4.13): all CPUs have the same ones"),
+        ("4.12.0", (PAUSES,), 9, "erofs (5.4): the image is mounted as ext4"),
+        (
+            "5.5.0-rc5",
+            (PAUSES,),
+            5,
+            "tunables below /sys/kernel/debug/sched (5.13): they are below",
+        ),
+        ("5.10.223", (), 5, "bring-up of CPUs in mode icount (6.5): add the series relax-at"),
         ("6.1.192", (PAUSES,), 1, "trace in reserved memory (6.12)"),
     ],
 )
