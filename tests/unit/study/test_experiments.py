@@ -104,6 +104,33 @@ def test_the_page_has_the_rates_on_the_kernel_of_the_post() -> None:
         assert f" % | {' | '.join(cells)} |" in page
 
 
+def test_the_page_has_the_runs_of_numa05_on_the_kernel_of_the_post() -> None:
+    rows = {row["run"]: row for row in measured("numa-fixes-2018-period")}
+    page = (ROOT / "docs/results/numa-fixes-2018.md").read_text(encoding="utf-8")
+    for title, measure, digits in (
+        ("`sched_move_numa`", "sched_move_numa", 0),
+        ("`sched_swap_numa`", "sched_swap_numa", 0),
+        ("moves or swaps that fail", "numa_sticks_failed", 0),
+        ("migrations of tasks", "perf_cpu_migrations", 0),
+        ("hinting faults", "vmstat_numa_hint_faults", 0),
+        ("of them local, %", "numa_local_faults", 1),
+        ("pages migrated", "vmstat_numa_pages_migrated", 0),
+        ("local share of the lines, %", "memory_local_share", 1),
+        ("elapsed time, s", "elapsed_time", 1),
+    ):
+        shown = " | ".join(
+            ", ".join(
+                f"{float(rows[f'pairs-4_numa05_{variant}_{seed}'][measure]):,.{digits}f}"
+                for seed in (1, 2, 3)
+            )
+            for variant in ("before", "after")
+        )
+        (row,) = re.findall(
+            rf"^\| {re.escape(title)} \| .*\| {re.escape(shown)} \| .*$", page, re.MULTILINE
+        )
+        assert row
+
+
 def test_the_page_has_the_rates_of_long_streams() -> None:
     rows = {row["run"]: row["triad_rate"] for row in measured("less-busy-nodes-long")}
     page = (ROOT / "docs/results/less-busy-nodes.md").read_text(encoding="utf-8")
