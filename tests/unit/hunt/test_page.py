@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from numalab.hunt.compare.outcomes import suspicion
+from numalab.hunt.finding import Finding
 from numalab.hunt.hunting import Hunt
 from numalab.hunt.result.page import outcome, write_result
 from numalab.reach.reach_map import SCHEDULER
@@ -22,6 +24,18 @@ def test_the_page_has_the_outcome_the_finding_and_the_suspicions() -> None:
     assert "never to elsewhere" in page
     closest = '<td class="num">930</td><td class="num">1000</td><td class="num">800</td>'
     assert closest in page
+
+
+def test_the_suspicion_that_was_tried_longest_comes_first(tmp_path: Path) -> None:
+    short, long = (Finding(name, 0, 7.0, 6.0, "moved") for name in ("ping-pong", "wandering"))
+    hunt = Hunt(machines=1, loads=1)
+    hunt.suspicions += [
+        suspicion(short, [short], [short], confirmed=False),
+        suspicion(long, [long] * 9, [long] * 9, confirmed=False),
+    ]
+    write_result(tmp_path, FACTS, hunt, [], None)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.index("wandering") < page.index("ping-pong")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -134,7 +134,8 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
 
 
 def _suspicions(hunt: Hunt) -> Iterator[SuspicionRow]:
-    for item in sorted(hunt.suspicions, key=lambda item: not item.confirmed):
+    """Return the suspicions, the longest tried first: these came closest to a finding."""
+    for item in sorted(hunt.suspicions, key=lambda item: (not item.confirmed, -item.samples)):
         finding = item.finding
         value = finding.with_unit(finding.figure)
         limit = "none" if finding.differential else f"{finding.most:g}"
