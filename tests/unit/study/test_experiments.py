@@ -104,8 +104,17 @@ def test_the_page_has_the_rates_on_the_kernel_of_the_post() -> None:
         assert f" % | {' | '.join(cells)} |" in page
 
 
-def test_the_page_has_the_runs_of_numa05_on_the_kernel_of_the_post() -> None:
-    rows = {row["run"]: row for row in measured("numa-fixes-2018-period")}
+@pytest.mark.parametrize(
+    ("name", "workload", "seeds"),
+    [
+        ("numa-fixes-2018-period", "numa05", (1, 2, 3)),
+        ("numa-fixes-2018-period-numa01", "numa01", (1, 2)),
+    ],
+)
+def test_the_page_has_the_runs_of_the_fixes_on_the_kernel_of_the_post(
+    name: str, workload: str, seeds: tuple[int, ...]
+) -> None:
+    rows = {row["run"]: row for row in measured(name)}
     page = (ROOT / "docs/results/numa-fixes-2018.md").read_text(encoding="utf-8")
     for title, measure, digits in (
         ("`sched_move_numa`", "sched_move_numa", 0),
@@ -120,15 +129,13 @@ def test_the_page_has_the_runs_of_numa05_on_the_kernel_of_the_post() -> None:
     ):
         shown = " | ".join(
             ", ".join(
-                f"{float(rows[f'pairs-4_numa05_{variant}_{seed}'][measure]):,.{digits}f}"
-                for seed in (1, 2, 3)
+                f"{float(rows[f'pairs-4_{workload}_{variant}_{seed}'][measure]):,.{digits}f}"
+                for seed in seeds
             )
             for variant in ("before", "after")
         )
-        (row,) = re.findall(
-            rf"^\| {re.escape(title)} \| .*\| {re.escape(shown)} \| .*$", page, re.MULTILINE
-        )
-        assert row
+        row = rf"^\| {re.escape(title)} \| [^|]*\| {re.escape(shown)} \| "
+        assert len(re.findall(row, page, re.MULTILINE)) == 1, title
 
 
 def test_the_page_has_the_rates_of_long_streams() -> None:
