@@ -18,12 +18,11 @@ from numalab.hunt.workers import Boot, CaseWorkers
 # each, the false-positive rate of the second is 0.1 %; the ratio of the means lowers it.
 _SHARE_FIRST = 0.7
 _SHARE_LAST = 0.9
-# The same in the later boots, whose samples had no part in selecting the findings. A differential
-# finding always needs them: 0.8 % for equal kernels.
+# The same in the later boots, whose samples had no part in selecting the findings.
 _SHARE_AGAIN = 0.8
 _SHARE_OF_DIFFERENCE_AGAIN = 0.9
 SEEDS = 3  # of the boots that confirm
-SEEDS_AFTER = 2  # of the later boots that confirm independently
+SEEDS_AFTER = 4  # of the later boots that confirm independently
 REPEATED = 3  # times each of these boots runs the load
 MORE_SEEDS = 6  # tried until one of them shows a violation that depends on chance
 TREND_RATIO = 1.1  # smallest ratio of a finding of a property with a trend, all pairs apart
@@ -277,10 +276,10 @@ class FreshBoots:
         order = in_context(case, wanted, REPEATED)
         # A finding about the whole boot needs all loads of the case.
         again = case.only(*(case.loads[n] for n in order)) if order else case
-        boots: list[Boot] = [(again, bench, seed) for bench in self._benches]
+        boots: list[Boot] = [(again, bench.for_confirmation(), seed) for bench in self._benches]
         prop = FACTS if any(finding.prop == FACTS for finding in open_samples) else ""
         results = boot_beside(self.workers, boots, prop, self.reference)
-        for (_, bench, _), result in zip(boots, results, strict=True):
+        for bench, result in zip(self._benches, results, strict=True):
             for finding, samples in open_samples.items():
                 places: list[int | None] = [p for p, n in enumerate(order) if n == finding.load]
                 places = places[-REPEATED:]  # it may also be the load before another one

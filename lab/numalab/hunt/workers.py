@@ -62,6 +62,7 @@ class Store:
         key = case.key(
             kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench),
             *([f"reach {bench.reach.digest}"] if bench.reach else []),
+            *(["varies"] if bench.varies_boot else []),
             *([f"scheduler {_digest(bench.scheduler.files)}"] if bench.scheduler else []),
         )  # fmt: skip
         return self.path / "examined" / bench.kernel.name.replace("/", "_") / f"{key}.json"

@@ -27,6 +27,7 @@ BENCH = cast(
         kernel=SimpleNamespace(name="k", groups=Construction.NOW),
         builds=SimpleNamespace(files={WORKLOAD: {}}),
         choice=SimpleNamespace(mode="icount"),
+        varies_boot=False,
         reach=None,
         connection="",
         host_cpus=(),
@@ -215,3 +216,27 @@ def test_a_scheduler_stays_enabled_until_the_loads_end(
     assert finding is not None
     assert finding.value == violated
     assert finding.text.startswith(text)
+
+
+def test_a_boot_that_confirms_has_a_command_line_of_its_seed(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = []
+
+    def lost(machine: Machine, *_: Any, **__: Any) -> SimpleNamespace:
+        lines.append(machine.extra_cmdline)
+        raise GuestLost("QEMU was killed", cause=LossCause.HOST)
+
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(
+        module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
+    )
+    monkeypatch.setattr(module, "run_guest", lost)
+    usual, varied = (
+        cast(HuntBench, SimpleNamespace(**{**vars(BENCH), "varies_boot": varies}))
+        for varies in (False, True)
+    )
+    for bench, seed in ((usual, 1), (usual, 2), (varied, 1), (varied, 2), (varied, 1)):
+        boot_case(case, bench, seed)
+    assert lines[0] == lines[1] == ()
+    assert lines[2] == lines[4] != lines[3]

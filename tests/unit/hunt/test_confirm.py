@@ -134,9 +134,9 @@ def test_one_sample_without_the_difference_does_not_end_its_confirmation() -> No
 @pytest.mark.parametrize("last", [1.0, 3.0])
 def test_one_unlucky_sample_of_the_first_later_boot_decides_nothing(last: float) -> None:
     """The reference kernel's third sample of seed 5 is as bad as the kernel's, by chance."""
-    mine = dict.fromkeys(range(2, 7), (3.0, 2.8, 2.5)) | {6: (3.1, 3.0, 2.95)}
-    theirs = dict.fromkeys(range(2, 7), (1.0, 1.0, 1.0))
-    theirs |= {5: (1.0, 1.0, 2.9), 6: (1.0, 1.0, last)}
+    mine = dict.fromkeys(range(2, 9), (3.0, 2.8, 2.5))
+    theirs = dict.fromkeys(range(2, 9), (1.0, 1.0, 1.0))
+    theirs |= {5: (1.0, 1.0, 2.9), 6: (1.0, last, last), 7: (1.0, last, last)}
     values = {"patched": mine, "reference": theirs}
 
     class Workers:
@@ -147,7 +147,11 @@ def test_one_unlucky_sample_of_the_first_later_boot_decides_nothing(last: float)
             ]
 
     patched, reference = (
-        cast(HuntBench, SimpleNamespace(name=name)) for name in ("patched", "reference")
+        cast(
+            HuntBench,
+            SimpleNamespace(name=name, for_confirmation=lambda n=name: SimpleNamespace(name=n)),
+        )
+        for name in ("patched", "reference")
     )
     boots = FreshBoots(cast(CaseWorkers, Workers()), patched, reference, 1)
     load = SimpleNamespace(changes_machine=False)
