@@ -56,4 +56,4 @@ def test_the_claims_on_the_page_are_valid(tmp_path: Path) -> None:
     (claims,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     path = tmp_path / "tried.toml"
     path.write_text(STUDY + claims)
-    assert len(plan_study(path).study.claims) == 2
+    assert len(plan_study(path).study.claims) == claims.count("[[claims]]") > 0
