@@ -69,23 +69,17 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
     if not load.has_plain_tasks or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 1.0, "every hog got its part of its CPU"
-    ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
-    for cpu, hogs in ready.items():
-        for low, high, pids in _together(hogs):
-            length = high - low
-            if length < _LONG_MS * MS or len(pids) < 2:
-                continue
-            weights = {pid: _STEP ** -load.parts[run.load_tasks[pid].part].nice for pid in pids}
-            for pid, weight in weights.items():
-                due = weight / sum(weights.values())
-                got = total(between(ran[cpu].get(pid, NOTHING), low, high)) / length
-                value = due / max(got, 0.001)
-                if due >= _LEAST and value > worst:
-                    worst = value
-                    text = (
-                        f"a hog got {100 * got:.0f} % of CPU {cpu} in {length / MS:.0f} ms, where"
-                        f" {100 * due:.0f} % are due to its weight among {len(pids)}"
-                    )
+    for cpu, length, weights, ran in _sharing(run, _LONG_MS):
+        for pid, weight in weights.items():
+            due = weight / sum(weights.values())
+            got = total(ran[pid]) / length
+            value = due / max(got, 0.001)
+            if due >= _LEAST and value > worst:
+                worst = value
+                text = (
+                    f"a hog got {100 * got:.0f} % of CPU {cpu} in {length / MS:.0f} ms, where"
+                    f" {100 * due:.0f} % are due to its weight among {len(weights)}"
+                )
     yield Observation(worst, text)
 
 
@@ -103,22 +97,34 @@ def lag(run: LoadRecording) -> Iterator[Observation]:
     if not plain or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 0.0, ""
-    ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
-    for cpu, hogs in ready.items():
-        for low, high, pids in _together(hogs):
-            if high - low < _SHORT_MS * MS or len(pids) < 2:
-                continue
-            weights = {pid: _STEP ** -load.parts[run.load_tasks[pid].part].nice for pid in pids}
-            of_cpu = {pid: between(ran[cpu].get(pid, NOTHING), low, high) for pid in pids}
-            value = _largest_range(of_cpu, weights) / MS
-            if value > worst:
-                worst = value
-                text = (
-                    f"the lag of a hog among {len(pids)} on CPU {cpu} varied by {value:.1f} ms in"
-                    f" {(high - low) / MS:.0f} ms"
-                )
+    for cpu, length, weights, ran in _sharing(run, _SHORT_MS):
+        value = _largest_range(ran, weights) / MS
+        if value > worst:
+            worst = value
+            text = (
+                f"the lag of a hog among {len(weights)} on CPU {cpu} varied by {value:.1f} ms in"
+                f" {length / MS:.0f} ms"
+            )
     if text:
         yield Observation(worst, text)
+
+
+def _sharing(
+    run: LoadRecording, least_ms: float
+) -> Iterator[tuple[int, int, Mapping[int, float], Mapping[int, Spans]]]:
+    """Yield the times of `least_ms` or longer in which the same tasks, two or more, share a CPU.
+
+    CPU, length in ns, weights of the tasks, and when each ran.
+    """
+    ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
+    for cpu, tasks in ready.items():
+        for low, high, pids in _together(tasks):
+            if high - low < least_ms * MS or len(pids) < 2:
+                continue
+            nice = {pid: run.load.parts[run.load_tasks[pid].part].nice for pid in pids}
+            weights = {pid: _STEP**-value for pid, value in nice.items()}
+            inside = {pid: between(ran[cpu].get(pid, NOTHING), low, high) for pid in pids}
+            yield cpu, high - low, weights, inside
 
 
 def _largest_range(ran: Mapping[int, Spans], weights: Mapping[int, float]) -> float:
