@@ -1,4 +1,4 @@
-"""The reach plugin, compiled once for each version of QEMU's plugin API."""
+"""The plugins that count what runs, compiled once for each version of QEMU's plugin API."""
 
 from pathlib import Path
 
@@ -17,18 +17,29 @@ _API = {(9, 2): 4, (9, 1): 3, (8, 2): 2, (0, 0): 1}
 
 
 def reach_plugin(qemu: tuple[int, ...]) -> Path:
-    """Return the plugin for a QEMU of this version (major, minor; empty: a recent one).
+    """Return the plugin that counts lines, for a QEMU of this version (empty: a recent one).
 
     Raises HostError without a compiler, BuildError with the compiler's output.
     """
-    source = emulator_configs() / "reach" / "reach.c"
+    return _plugin("reach", qemu)
+
+
+def calls_plugin(qemu: tuple[int, ...]) -> Path:
+    """Return the plugin that counts calls; arguments and errors as for `reach_plugin`."""
+    return _plugin("calls", qemu)
+
+
+def _plugin(name: str, qemu: tuple[int, ...]) -> Path:
+    folder = emulator_configs() / "reach"
+    source = folder / f"{name}.c"
     api = next(number for since, number in _API.items() if not qemu or qemu >= since)
     flags = (*_FLAGS, f"-DAPI_VERSION={api}")
-    digest = digest_of([flags, version_line("gcc", "gcc"), hash_file(source)])
+    hashes = [hash_file(path) for path in (source, folder / "api.h")]
+    digest = digest_of([flags, version_line("gcc", "gcc"), hashes])
 
     def make(work: Work) -> None:
         words: list[str | Path] = [*flags, "-o", work.entry, source.name]
-        run_compiler("the reach plugin", words, source.parent)
+        run_compiler(f"the plugin {name}", words, folder)
 
-    entry = PLUGINS.entry(f"reach-{digest}.so")
-    return build(Artifact(PLUGINS, "reach", entry, make, existing_file))
+    entry = PLUGINS.entry(f"{name}-{digest}.so")
+    return build(Artifact(PLUGINS, name, entry, make, existing_file))

@@ -17,6 +17,8 @@ from numalab.files import left_by_guest
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, RemarkKind, run_guest
 from numalab.guest.watch import Limits
+from numalab.hunt.calls.counting import counting_calls, read_calls
+from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.case import Case
 from numalab.hunt.compare.facts import (
     SYMBOLS,
@@ -89,9 +91,9 @@ class HuntBench:
 
     `scheduler` (sched_ext), if any, has the tasks of all loads. `wall` is the limit of one boot in
     seconds of wall time. Loads are judged by `properties` (None: all). `reach` are the changed
-    lines of a patch to count. A driver that comes with `shaker` starts each boot in a state that
-    the seed decides. With `varies_boot` the seed also decides the length of the kernel command
-    line, and so when the kernel calibrates its clocks.
+    lines of a patch to count, `calls` functions. A driver that comes with `shaker` starts each boot
+    in a state that the seed decides. With `varies_boot` the seed also decides the length of the
+    kernel command line, and so when the kernel calibrates its clocks.
     """
 
     kernel: KernelSpec
@@ -102,6 +104,7 @@ class HuntBench:
     wall: float = 600.0
     properties: frozenset[str] | None = None
     reach: LineTable | None = None
+    calls: CountedFunctions | None = None
     scheduler: SchedulerInGuest | None = None
     varies_boot: bool = False
 
@@ -205,7 +208,10 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
     while True:
         try:
             limits = Limits(total=bench.wall, uptime=_most_seconds(case))
-            with counting(machine, bench.reach, directory) as counted:
+            with (
+                counting(machine, bench.reach, directory) as with_lines,
+                counting_calls(with_lines, bench.calls, directory) as counted,
+            ):
                 outcome = run_guest(
                     counted, job, directory, connection=bench.connection, limits=limits,
                     rescue=False, look=look,
@@ -275,7 +281,8 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
         about_load, failed = judge_load(run, bench.selected)
         findings += about_load
         failures = {**failed, **failures}
-    return BootResult(tuple(findings), 0.0, failures=failures, facts=facts)
+    calls, of_calls = read_calls(directory, bench.calls, events)
+    return BootResult((*findings, *of_calls), 0.0, failures=failures, facts=facts, calls=calls)
 
 
 def _scheduler(bench: HuntBench, directory: RunDir) -> Finding | None:

@@ -8,7 +8,7 @@ from numalab.errors import UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Finding
 from numalab.hunt.load_text import parse_loads, render_loads
-from numalab.hunt.property import describe_property, property_names
+from numalab.hunt.property import describe_property, is_property, property_names
 from numalab.places import HUNTS, list_inputs
 from numalab.scheduler.scheduler_spec import SchedulerSpec
 from numalab.study.model import CaseTable, Study, load_study
@@ -95,9 +95,9 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
     study = load_study(path)
     if study.case is None or not study.machines:
         raise UserError("is not a case file: [case] or [machines.NAME] is missing", file=path)
-    if study.case.property not in (names := property_names()):
+    if not is_property(study.case.property):
         reason = f"no property is called {study.case.property!r}"
-        raise UserError(reason, file=path, key="case.property", choices=names)
+        raise UserError(reason, file=path, key="case.property", choices=property_names())
     if any(variant.scheduler is not None for variant in study.variants.values()):
         reason = "has a scheduler (sched_ext); numalab run repeats it by the study in its folder"
         raise UserError(reason, file=path, key="variants")

@@ -1,11 +1,12 @@
 """Confirm suspected violations in fresh boots: other seeds, and the reference kernel."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from statistics import fmean
 
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import ratio_of_means
 from numalab.hunt.compare.pairs import boot_beside
@@ -196,6 +197,12 @@ class FreshBoots:
     bench: HuntBench
     reference: HuntBench | None
     seed: int
+
+    def judging(self, findings: Iterable[Finding]) -> "FreshBoots":
+        """Return the boots that also judge the calls of the functions of these findings."""
+        properties = [finding.prop for finding in findings]
+        reference = self.reference and for_properties(self.reference, properties)
+        return replace(self, bench=for_properties(self.bench, properties), reference=reference)
 
     def counts(self, finding: Finding) -> bool:
         """Whether a finding deserves fresh boots; a weak one needs a reference kernel."""

@@ -10,6 +10,7 @@ from numalab.guest.console import printable
 from numalab.hunt.compare.facts import Fact
 from numalab.reach.model import RunReach
 
+CallsByLoad = Mapping[int, Mapping[str, int]]  # by function, without those of none
 APART = 1.5  # smallest ratio to the reference kernel that exceeds the spread of seeds
 
 
@@ -99,7 +100,7 @@ class BootResult:
 
     `failures` explains, by property, which properties of plug-ins failed. `reach` is set where the
     boot counted the changed lines of a patch. `facts` are values that the kernel
-    computed about the machine.
+    computed about the machine. `calls` are those of functions, by load, where they were counted.
     """
 
     findings: tuple[Finding, ...]
@@ -108,6 +109,7 @@ class BootResult:
     failures: Mapping[str, str] = field(default_factory=dict)
     reach: RunReach | None = None
     facts: tuple[Fact, ...] = ()
+    calls: CallsByLoad = field(default_factory=dict)
 
     @property
     def violations(self) -> tuple[Finding, ...]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.outcomes import Closest, Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
@@ -106,7 +107,8 @@ class Hunter:
 
     With a `reference` kernel, a violation counts only if the reference kernel never shows it in
     fresh boots. So shrinking cannot drift to another violation that both kernels show. A
-    `direction` draws the cases by what earlier boots executed, which the drawn cases count.
+    `direction` draws the cases by what earlier boots executed, which the drawn cases count; they
+    also count `calls`.
     """
 
     aim: Aim
@@ -115,6 +117,7 @@ class Hunter:
     tell: Tell
     reference: HuntBench | None = None
     direction: HuntDirection | None = None
+    calls: CallTrends | None = None
     hunt: Hunt = field(default_factory=Hunt)
     trends: Trends = field(default_factory=Trends)
     tried: set[tuple[str, Finding]] = field(default_factory=set)
@@ -180,20 +183,23 @@ class Hunter:
 
     def _screened(self, suspects: Sequence[Suspect]) -> list[Near]:
         """Confirm the clearest suspects of a round."""
+        near: list[Near] = []
         if self.reference is None or self.aim.survey:
-            return []
+            return near
         properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
         self._confirm_trend(properties)
         if self.direction is not None:
             self.direction.hunches = self.trends.hunches(properties)
         if self._is_over():
-            return []
+            return near
         groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)
-        if not groups:
-            return []
-        screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
-        self._note(screened.dropped, quiet=True)
-        return self._pursue_all(screened.left)
+        if groups:
+            screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
+            self._note(screened.dropped, quiet=True)
+            near = self._pursue_all(screened.left)
+        if self.calls is not None and not self._is_over():
+            self._pursue_all(self.calls.suspects(self.unconfirmed))
+        return near
 
     def _confirm_trend(self, properties: frozenset[str]) -> None:
         """Note a trend that later loads confirmed; one only, since most others follow from it."""
@@ -239,14 +245,16 @@ class Hunter:
         self, cases: Sequence[Case]
     ) -> Iterator[tuple[Case, BootResult, BootResult | None]]:
         """Boot cases, also on the reference kernel if any, with the same seed."""
-        bench = self.bench
+        bench, reference = self.bench, self.reference
         if self.direction is not None:
             bench = replace(bench, reach=self.direction.table)
+        if self.calls is not None and reference is not None:
+            bench, reference = self.calls.counted_on(bench, reference)
         boots = [self._search_boot(case, bench) for case in cases]
-        if self.reference is None or self.aim.survey:
+        if reference is None or self.aim.survey:
             yield from zip(cases, self.workers.boot(boots), [None] * len(cases), strict=True)
             return
-        boots += [self._search_boot(case, self.reference) for case in cases]
+        boots += [self._search_boot(case, reference) for case in cases]
         results = self.workers.boot(boots)
         pairs = zip(results[: len(cases)], results[len(cases) :], strict=True)
         for case, (result, other) in zip(cases, pairs, strict=True):
@@ -291,6 +299,8 @@ class Hunter:
         if other is not None and not other.error:
             for pair in compared(case, result, other):
                 self.trends.add(pair)
+            if self.calls is not None:
+                self.calls.add(case, result, other)
         return suspects_of(case, self._suspected(result), other)
 
     def _is_new(self, near: Near) -> bool:
@@ -306,8 +316,9 @@ class Hunter:
         """
         findings = [suspect.finding for suspect in suspects]
         trends = {suspect.finding for suspect in suspects if suspect.trend}
+        fresh_boots = self.fresh_boots.judging(findings)
         try:
-            confirmed = self.fresh_boots.confirm(findings, case, trends)
+            confirmed = fresh_boots.confirm(findings, case, trends)
         except BudgetOverError:
             self._note(suspicion(finding, [], [], confirmed=False) for finding in findings)
             raise
@@ -327,9 +338,9 @@ class Hunter:
             small = None
             if finding not in trends:
                 limited = confirmed.limited(finding)
-                small = simplified(self.fresh_boots, limited, alone, self.goes_on)
+                small = simplified(fresh_boots, limited, alone, self.goes_on)
             if small is None:  # its samples overlap, or differ by too little for single boots
-                small = alone, confirmed.between(finding), self.fresh_boots.seeds
+                small = alone, confirmed.between(finding), fresh_boots.seeds
             smallest, finding_of_smallest, seeds = small
             self.hunt.violations.append(
                 ConfirmedViolation(

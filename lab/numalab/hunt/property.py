@@ -1,6 +1,7 @@
 """Properties: what a hunt checks of every load, and the registry of all of them."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -16,7 +17,7 @@ from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
-SCHEDULER, DRIVER = "scheduler", "load-driver"
+SCHEDULER, DRIVER, CALLS = "scheduler", "load-driver", "calls"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",
     SPLAT: "the kernel warns of nothing",
@@ -24,7 +25,10 @@ OF_BOOT: Mapping[str, str] = {
     DOMAINS: "sched domains and groups are as predicted, also after loads",
     SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
+    CALLS: "functions of the scheduler are called as often as with the reference kernel",
 }
+# A finding of CALLS is about one function.
+_CALLS_OF = re.compile(r"(?:more|less)-calls-of-(\w+)")
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,24 @@ def absolute_property_names() -> tuple[str, ...]:
     """Return the names of the properties that one boot of one kernel can violate."""
     entries = PROPERTIES.all().items()
     of_loads = (name for name, entry in entries if not entry.differential)
-    return (*(name for name in OF_BOOT if name != FACTS), *of_loads)
+    return (*(name for name in OF_BOOT if name not in (FACTS, CALLS)), *of_loads)
+
+
+def function_of(name: str) -> str | None:
+    """Return the function that a property of the calls of one function is about; else None."""
+    match = _CALLS_OF.fullmatch(name)
+    return match[1] if match else None
+
+
+def is_property(name: str) -> bool:
+    """Whether a case can be about a property of this name."""
+    return function_of(name) is not None or name in property_names()
 
 
 def describe_property(name: str) -> str:
     """Return what holds of a property, in one sentence."""
+    if function := function_of(name):
+        return f"{function}() is called as often as with the reference kernel"
     return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
 
 

@@ -39,7 +39,7 @@ _Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
 _Locks = dict[int, dict[tuple[int, int], "LockTurns"]]
 _TaskStates = dict[int, dict[int, "TaskState"]]  # by load and process
 _NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
-_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|stopped|over|event)")
+LOAD_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|stopped|over|event)")
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,7 @@ def read_loads(
     times: dict[tuple[int, str], int] = {}
     done: defaultdict[int, list[int]] = defaultdict(list)
     for time_ns, text in marks(table).iter_rows():
-        if mark := _MARK.fullmatch(text or ""):
+        if mark := LOAD_MARK.fullmatch(text or ""):
             times.setdefault((int(mark[1]), mark[2]), int(time_ns))
             if mark[2] in ("event", "half"):
                 done[int(mark[1])].append(int(time_ns))

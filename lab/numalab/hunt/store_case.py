@@ -6,6 +6,7 @@ from pathlib import Path
 
 from numalab.files import write_text
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case_file import render_case
 from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.hunting import ConfirmedViolation
@@ -27,7 +28,7 @@ def store_case(
 
     The case names the kernel of the first bench as violating, and the others as they behave.
     """
-    bench, *references = benches
+    bench, *references = [for_properties(side, [violation.finding.prop]) for side in benches]
     violates, holds = [bench.kernel.name], list[str]()
     for reference in references:
         bad: bool | None = False

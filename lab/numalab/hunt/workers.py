@@ -62,6 +62,7 @@ class Store:
         key = case.key(
             kernel, driver, bench.choice.mode, emulator, str(seed), _JUDGEMENT, *_selection(bench),
             *([f"reach {bench.reach.digest}"] if bench.reach else []),
+            *([bench.calls.key] if bench.calls else []),
             *(["varies"] if bench.varies_boot else []),
             *([f"scheduler {_digest(bench.scheduler.files)}"] if bench.scheduler else []),
         )  # fmt: skip
@@ -74,7 +75,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 def _dumped(result: BootResult) -> str:
     """Return a result as JSON; the counts of a whole scheduler are large, so without indent."""
-    indent = None if result.reach is not None else 1
+    indent = None if result.reach is not None or result.calls else 1
     return BOOT_RESULT.dump_json(result, indent=indent, exclude_defaults=True).decode()
 
 

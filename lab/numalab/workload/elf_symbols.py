@@ -126,6 +126,17 @@ def addresses_of(data: bytes, names: Collection[str]) -> dict[str, int]:
         return {}
 
 
+def functions_of(data: bytes) -> list[ElfSymbol]:
+    """Return all functions with code, in the order of the file; several may have one name."""
+    if data[:6] != _MAGIC:
+        return []
+    try:
+        functions = [symbol for kind, symbol in _symbols(data) if kind == _FUNCTION and symbol.size]
+    except _DAMAGED:
+        return []
+    return list(dict.fromkeys(functions))
+
+
 def _segments(data: bytes) -> Iterator[ElfSegment]:
     (start,) = struct.unpack_from("<Q", data, 32)
     (count,) = struct.unpack_from("<H", data, 56)

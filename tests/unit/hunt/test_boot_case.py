@@ -29,6 +29,7 @@ BENCH = cast(
         choice=SimpleNamespace(mode="icount"),
         varies_boot=False,
         reach=None,
+        calls=None,
         connection="",
         host_cpus=(),
         wall=60.0,

@@ -117,7 +117,10 @@ class Bench:
         self.requested.append(([spec.name for spec in specs], mode))
         self.emulators.append(emulator)
         choice = Choice("icount", "host", "asked for")
-        kernels = {spec.name: SimpleNamespace(bzimage_sha256=self.bytes_of(spec)) for spec in specs}
+        kernels = {
+            spec.name: SimpleNamespace(bzimage_sha256=self.bytes_of(spec), symbols=None)
+            for spec in specs
+        }
         files = cast(Builds, SimpleNamespace(files={}, kernels=kernels))
         first, *later = [HuntBench(spec, files, choice) for spec in specs]
         if scheduler is not None:

@@ -9,6 +9,7 @@ from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, progress_lines, say
 from numalab.errors import BuildError, UserError, shown
 from numalab.hunt.boot_case import HuntBench, bench_like, prepare_benches
+from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case_file import read_case
 from numalab.hunt.compare.pairs import boot_beside
 from numalab.hunt.finding import BootResult
@@ -59,6 +60,7 @@ def run(
                         [spec], wanted, connection, tell, emulator=study.machine.emulator
                     )
                 bench = bench_like(next(iter(benches.values())), spec, tell)
+                bench = for_properties(bench, [table.property])
             except BuildError as error:
                 return None, str(error).splitlines()[0]
             judged.append(bench)

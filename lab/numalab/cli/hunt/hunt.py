@@ -19,6 +19,8 @@ from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import LabError, UserError
 from numalab.files import make_dir
 from numalab.hunt.boot_case import HuntBench, prepare_benches
+from numalab.hunt.calls.benches import plan_calls
+from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.pairs import require_different
 from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
@@ -26,7 +28,7 @@ from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
-from numalab.hunt.property import OF_SCHEDULER, describe_property, property_names
+from numalab.hunt.property import CALLS, OF_SCHEDULER, describe_property, property_names
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import Store, host_jobs, workers
@@ -181,6 +183,7 @@ def command(
         if references and not aim.survey:
             require_different(bench, references[0])
         direction = _direction(spec, bench, steers=not undirected, tell=tell)
+        calls = _calls(bench, references, aim, tell)
     beside = f" against {other.name}" if other else ""
     say(
         f"hunting on {bench.title}{beside} with seed {seed} in mode {bench.choice.mode},"
@@ -197,7 +200,7 @@ def command(
         workers(store, jobs or host_jobs(), report_error) as crew,
     ):
         reference = references[0] if references else None
-        hunter = Hunter(aim, bench, crew, say, reference, direction)
+        hunter = Hunter(aim, bench, crew, say, reference, direction, calls)
         progress = hunter.run()
         files = [
             store_case(folder, violation, [bench, *references], crew, emulator=emulator)
@@ -289,6 +292,21 @@ def _direction(
     if code.change is CodeChange.NONE:
         say(f"warning: {code.series} compiles to the same code as the kernel without it")
     return HuntDirection(code.table, code.bias, steers)
+
+
+def _calls(
+    bench: HuntBench, references: Sequence[HuntBench], aim: Aim, tell: Progress
+) -> CallTrends | None:
+    """Return what compares the calls of functions; None where they are not counted."""
+    counts = CALLS in aim.properties and bench.choice.mode == "icount" and not aim.survey
+    if not references or not counts or bench.scheduler is not None:
+        return None
+    try:
+        planned = plan_calls(bench, references[0], tell)
+    except LabError as error:
+        say(f"warning: calls of functions are not compared: {str(error).splitlines()[0]}")
+        return None
+    return None if planned is None else CallTrends(*planned)
 
 
 def _list_properties(names: Sequence[str], as_json: bool) -> None:

@@ -9,6 +9,7 @@ from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
 from numalab.files import write_text
 from numalab.hunt.boot_case import HuntBench, prepare_benches
+from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case import Case
 from numalab.hunt.case_file import find_cases, read_case
 from numalab.hunt.compare.pairs import boot_beside
@@ -73,7 +74,8 @@ def replay_cases(
                 table: CaseTable = table,
             ) -> list[BootResult]:
                 reference = on.get(table.holds_on[0]) if table.holds_on else None
-                wanted: list[Boot] = [(case, on[name], seed) for seed in at]
+                bench = for_properties(on[name], [table.property])
+                wanted: list[Boot] = [(case, bench, seed) for seed in at]
                 return boot_beside(crew, wanted, table.property, reference)
 
             done = replay(path.stem, case, table, wanted[path.stem], boots)

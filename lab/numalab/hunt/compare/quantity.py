@@ -38,6 +38,22 @@ class Quantity:
             return 100.0 - value + self.floor
         return 1000.0 * self.floor / (value + self.floor)
 
+    def finding(self, load: int, value: float, change: Change) -> Finding:
+        """Return the finding of a load that compares the quantity in one direction."""
+        return Finding(
+            f"{change}-{self.name}",
+            load,
+            round(self.compared(value, change), 4),
+            _NO_LIMIT.most,
+            f"{self.name}: {value:.4g} {self.unit}",
+            weak=True,
+            suspect=_NO_LIMIT.suspect,
+            apart=self.apart,
+            differential=True,
+            measured=round(value, 4),
+            unit=self.unit,
+        )
+
 
 Measured = Callable[[LoadRecording], float | None]
 
@@ -75,20 +91,7 @@ def _judge_of(measure: Measured, quantity: Quantity, change: Change) -> Judge:
         value = measure(run)
         if value is None:
             return []
-        finding = Finding(
-            f"{change}-{quantity.name}",
-            run.number,
-            round(quantity.compared(value, change), 4),
-            _NO_LIMIT.most,
-            f"{quantity.name}: {value:.4g} {quantity.unit}",
-            weak=True,
-            suspect=_NO_LIMIT.suspect,
-            apart=quantity.apart,
-            differential=True,
-            measured=round(value, 4),
-            unit=quantity.unit,
-        )
-        return [finding]
+        return [quantity.finding(run.number, value, change)]
 
     judge.__doc__ = (
         f"{quantity.name} is not {change} than with the reference kernel: {measure.__doc__}"

@@ -1,0 +1,1 @@
+"""How often functions of the scheduler are called in each load, on both kernels."""

@@ -1,0 +1,27 @@
+"""The calls of a function in a load as findings, in both directions."""
+
+from collections.abc import Iterator, Mapping
+
+from numalab.hunt.calls.functions import CountedFunctions
+from numalab.hunt.compare.quantity import Quantity
+from numalab.hunt.finding import Finding
+
+# Added to both counts, and the ratio that 98 % of the functions and loads of two boots of one
+# kernel with different seeds stay below (docs/results/hunts.md).
+FLOOR, _APART = 20.0, 1.5
+
+
+def quantity_of(function: str) -> Quantity:
+    """Return the quantity that compares the calls of a function."""
+    return Quantity(f"calls-of-{function}", "calls", FLOOR, apart=_APART)
+
+
+def call_findings(
+    calls: Mapping[int, Mapping[str, int]], functions: CountedFunctions
+) -> Iterator[Finding]:
+    """Yield the findings about each counted function in each load."""
+    for load, counts in calls.items():
+        for name in functions.names:
+            quantity = quantity_of(name)
+            for change in quantity.changes:
+                yield quantity.finding(load, counts.get(name, 0), change)

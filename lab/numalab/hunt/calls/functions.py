@@ -1,0 +1,153 @@
+"""The functions whose calls boots count, and those that two kernels can be compared in."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from numalab.artifact.digest import digest_of
+from numalab.errors import HostError
+from numalab.files import read_regular
+from numalab.source.plain_files import SourceFile
+from numalab.workload.elf_symbols import ElfSymbol, addresses_of, functions_of
+
+
+@dataclass(frozen=True)
+class _File:
+    """The object that a source file is part of, and which of its functions are counted."""
+
+    compiled_in: str
+    pattern: str = ""
+
+
+# kernel/sched/Makefile of 6.12: build_policy.c and build_utility.c include the smaller files.
+_POLICY, _UTILITY = _File("build_policy"), _File("build_utility")
+_COUNTED: Mapping[str, _File] = {
+    "kernel/sched/core.c": _File("core"),
+    "kernel/sched/fair.c": _File("fair"),
+    "kernel/sched/idle.c": _POLICY,
+    "kernel/sched/rt.c": _POLICY,
+    "kernel/sched/deadline.c": _POLICY,
+    "kernel/sched/cpudeadline.c": _POLICY,
+    "kernel/sched/pelt.c": _POLICY,
+    "kernel/sched/cpupri.c": _UTILITY,
+    "kernel/sched/topology.c": _UTILITY,
+    "kernel/stop_machine.c": _File("stop_machine"),
+    "mm/mempolicy.c": _File("mempolicy", "numa|misplaced"),
+    "mm/migrate.c": _File("migrate", "numa|misplaced"),
+    "mm/memory.c": _File("memory", "numa|misplaced"),
+}
+_MARK = "tracing_mark_write"  # kernel/trace/trace.c
+_LARGEST = 64 << 20  # of a vmlinux that holds symbols only
+_HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")
+Read = Callable[[str], SourceFile | None]
+
+
+@dataclass(frozen=True)
+class CountedFunctions:
+    """Functions of one kernel by name, in the order of their addresses; what writes a mark.
+
+    A boot returns the counts. With `judged` it judges them instead, as properties of its loads.
+    """
+
+    names: tuple[str, ...]
+    addresses: tuple[int, ...]
+    mark: int
+    judged: bool = False
+
+    @property
+    def key(self) -> str:
+        """What a stored boot depends on beside the kernel."""
+        return f"calls {digest_of([self.names, self.judged])}"
+
+
+@dataclass(frozen=True)
+class KernelFunctions:
+    """The functions of a kernel with their sizes, and the text of those of the counted files.
+
+    A name is that of the source; functions with several places are left out.
+    """
+
+    sizes: Mapping[str, int]
+    addresses: Mapping[str, int]
+    mark: int
+    bodies: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by file, by function
+
+    def counted(self, names: Iterable[str], *, judged: bool = False) -> CountedFunctions:
+        """Return those of these functions that this kernel has."""
+        chosen = sorted((self.addresses[name], name) for name in names if name in self.addresses)
+        return CountedFunctions(
+            tuple(name for _, name in chosen), tuple(at for at, _ in chosen), self.mark, judged
+        )
+
+
+def functions_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each function that a C file of the kernel defines."""
+    name, begun = "", list[str]()
+    for line in text.split("\n"):
+        if not name and (match := _HEAD.match(line)) and not line.startswith("#"):
+            name, begun = match[1], []
+        if name:
+            begun.append(line)
+        if line.startswith("}"):
+            if name:
+                yield name, "\n".join(begun)
+            name = ""
+        elif name and line.startswith("#define"):
+            name = ""
+
+
+def read_symbols(symbols: Path) -> KernelFunctions:
+    """Read the functions of a kernel from the symbols of its vmlinux. Raises HostError."""
+    try:
+        data = read_regular(symbols, _LARGEST)
+    except (OSError, ValueError) as error:
+        raise HostError(f"cannot read the symbols of the kernel: {error}") from None
+    # gcc names copies of a function with another interface f.isra.0, f.part.0 or f.constprop.0.
+    places: dict[str, list[ElfSymbol]] = {}
+    for symbol in functions_of(data):
+        if not symbol.name.endswith(".cold"):
+            places.setdefault(symbol.name.partition(".")[0], []).append(symbol)
+    single = {name: own[0] for name, own in places.items() if len(own) == 1}
+    return KernelFunctions(
+        {name: symbol.size for name, symbol in single.items()},
+        {name: symbol.vaddr for name, symbol in single.items()},
+        addresses_of(data, {_MARK}).get(_MARK, 0),
+    )
+
+
+def read_code(symbols: Path, read: Read) -> KernelFunctions:
+    """Read the functions of a kernel from the symbols of its vmlinux, and from its source.
+
+    Raises HostError, and what `read` raises.
+    """
+    texts = ((name, read(name)) for name in _COUNTED)
+    bodies = {name: dict(functions_in(file.text)) for name, file in texts if file is not None}
+    return replace(read_symbols(symbols), bodies=bodies)
+
+
+def comparable(mine: KernelFunctions, theirs: KernelFunctions) -> Sequence[str]:
+    """Return the functions whose calls say the same about both kernels, by name.
+
+    The compiler inlines a static function where it likes. So a patch can change how often a
+    function is entered, and nothing else: left out are functions whose code has another size, and
+    those that such a function of the same object names.
+    """
+    differing = {
+        name
+        for name in mine.sizes.keys() | theirs.sizes.keys()
+        if mine.sizes.get(name) != theirs.sizes.get(name)
+    }
+    doubtful: dict[str, set[str]] = {}
+    for code in (mine, theirs):
+        for file, bodies in code.bodies.items():
+            for name in differing & bodies.keys():
+                words = re.findall(r"[A-Za-z_]\w+", bodies[name])
+                doubtful.setdefault(_COUNTED[file].compiled_in, set()).update(words)
+    names = set[str]()
+    for file, bodies in mine.bodies.items():
+        counted = _COUNTED[file]
+        own = mine.addresses.keys() & theirs.addresses.keys() & bodies.keys() - differing
+        names |= {name for name in own - doubtful.get(counted.compiled_in, set())
+                  if re.search(counted.pattern, name)}  # fmt: skip
+    return sorted(names)

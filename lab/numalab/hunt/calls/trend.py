@@ -1,0 +1,168 @@
+"""Which functions are called more or less often than with the reference kernel, in which loads.
+
+A patch may change a decision that no trace and no counter shows, but then other functions run. A
+boot has hundreds of functions, and the calls of most vary by chance. So those come first that
+differ in the same direction in many loads (`numalab.hunt.compare.trend`), and the loads in which
+they differ most are tried again.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.calls.findings import FLOOR, quantity_of
+from numalab.hunt.calls.functions import CountedFunctions
+from numalab.hunt.case import Case
+from numalab.hunt.compare.quantity import Change
+from numalab.hunt.compare.trend import ALL
+from numalab.hunt.finding import BootResult
+from numalab.hunt.kinds import load_traits, trend_kinds
+from numalab.hunt.suspects.suspect import Suspect
+
+_Floats = npt.NDArray[np.float64]
+_IGNORED, _MOST = 0.02, 1.0  # of the logarithm of a ratio: nothing, and enough
+_FEWEST = 8  # loads of a trend
+_STRENGTH = 3.5  # of the trend of a function that is tried
+_SAME_WAY = 2.0  # of the trends of other functions that are tried with it
+_LEAST = 0.25  # the logarithm of the smallest ratio in the load that is tried
+_FUNCTIONS = 12  # tried in one load
+_LOADS = 2  # tried in one round
+_WORN = 0.2  # how much the strength of a function falls with each load that was not confirmed
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    """A load on both kernels: calls by function, and the logarithms of their ratios."""
+
+    case: Case
+    number: int
+    mine: _Floats
+    theirs: _Floats
+    kinds: frozenset[str]
+
+    @property
+    def ratios(self) -> _Floats:
+        logs: _Floats = np.log((self.mine + FLOOR) / (self.theirs + FLOOR))
+        return logs
+
+    def suspect(self, function: str, place: int, score: float, change: Change) -> Suspect:
+        quantity = quantity_of(function)
+        mine, theirs = (
+            quantity.finding(self.number, float(side[place]), change)
+            for side in (self.mine, self.theirs)
+        )
+        return Suspect(self.case, mine, theirs, score)
+
+
+@dataclass
+class _Sums:
+    """Sums over the loads of a kind, for each function."""
+
+    total: _Floats
+    squares: _Floats
+    count: int = 0
+
+    def add(self, ratios: _Floats) -> None:
+        self.total += ratios
+        self.squares += ratios**2
+        self.count += 1
+
+    @property
+    def strength(self) -> _Floats:
+        """The sum over the root of the sum of squares; 0 for too few loads."""
+        if self.count < _FEWEST:
+            return np.zeros_like(self.total)
+        strength: _Floats = self.total / np.sqrt(np.maximum(self.squares, 1e-9))
+        return strength
+
+
+@dataclass
+class CallTrends:
+    """The calls of functions on both kernels: `mine` and `theirs` are what their boots count."""
+
+    mine: CountedFunctions
+    theirs: CountedFunctions
+    _loads: list[_Load] = field(default_factory=list)
+    _sums: dict[str, _Sums] = field(default_factory=dict)
+    _tried: set[tuple[str, int]] = field(default_factory=set)
+    _names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Order the functions by name: their addresses differ between the kernels."""
+        self._names = tuple(sorted(self.mine.names))
+
+    def counted_on(self, bench: HuntBench, reference: HuntBench) -> tuple[HuntBench, HuntBench]:
+        """Return the benches whose boots count the functions."""
+        return replace(bench, calls=self.mine), replace(reference, calls=self.theirs)
+
+    def add(self, case: Case, mine: BootResult, theirs: BootResult) -> None:
+        """Add the loads that both kernels were counted in."""
+        for number in sorted(mine.calls.keys() & theirs.calls.keys()):
+            traits = load_traits(case.machine, case.loads[number]) | trend_kinds(case.machine)
+            load = _Load(case, number, self._counts(mine, number), self._counts(theirs, number),
+                         traits)  # fmt: skip
+            self._loads.append(load)
+            ratios = np.clip(load.ratios, -_MOST, _MOST)
+            ratios[np.abs(ratios) < _IGNORED] = 0.0
+            for kind in (ALL, *load.kinds):
+                zeros = _Sums(np.zeros_like(ratios), np.zeros_like(ratios))
+                self._sums.setdefault(kind, zeros).add(ratios)
+
+    def _counts(self, result: BootResult, load: int) -> _Floats:
+        return np.array([result.calls[load].get(name, 0) for name in self._names], np.float64)
+
+    def suspects(self, failed: Counter[str]) -> list[list[Suspect]]:
+        """Return the functions to try again, those of a load together, the strongest trend first.
+
+        `failed` counts the findings of each property that fresh boots did not confirm.
+        """
+        worn = np.array([1 + _WORN * self._failures(name, failed) for name in self._names])
+        strengths = {kind: sums.strength / worn for kind, sums in self._sums.items()}
+        groups: list[list[Suspect]] = []
+        while len(groups) < _LOADS and (load := self._clearest(strengths)) is not None:
+            self._tried.add((load.case.text, load.number))
+            groups.append(self._of_load(load, strengths))
+        return groups
+
+    def _failures(self, function: str, failed: Counter[str]) -> int:
+        name = quantity_of(function).name
+        return max(failed[f"more-{name}"], failed[f"less-{name}"])
+
+    def _clearest(self, strengths: dict[str, _Floats]) -> _Load | None:
+        """Return the load that shows the strongest trend best."""
+        order = [
+            (float(abs(values[place])), kind, int(place))
+            for kind, values in strengths.items()
+            for place in np.flatnonzero(np.abs(values) >= _STRENGTH)
+        ]
+        for _, kind, place in sorted(order, reverse=True):
+            sign = np.sign(strengths[kind][place])
+            loads = [
+                load
+                for load in self._loads
+                if kind in (ALL, *load.kinds)
+                and (load.case.text, load.number) not in self._tried
+                and sign * load.ratios[place] >= _LEAST
+            ]
+            if loads:
+                return max(loads, key=lambda load: sign * load.ratios[place])
+        return None
+
+    def _of_load(self, load: _Load, strengths: dict[str, _Floats]) -> list[Suspect]:
+        """Return the functions that differ in a load as in others of its kinds."""
+        ratios = load.ratios
+        own = np.array([strengths[kind] for kind in (ALL, *sorted(load.kinds))])
+        along = np.max(own * np.sign(ratios), axis=0)
+        score = np.where((np.abs(ratios) >= _LEAST) & (along >= _SAME_WAY), along, 0.0)
+        places = [int(place) for place in np.argsort(-score, kind="stable")[:_FUNCTIONS]]
+        return [
+            load.suspect(
+                self._names[place], place, float(score[place]),
+                "more" if ratios[place] > 0 else "less",
+            )
+            for place in places
+            if score[place] > 0
+        ]  # fmt: skip

@@ -1,0 +1,45 @@
+"""Calls of functions that the plugin counts, beside what the kernel of the guest traces."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from numalab.hunt.boot_case import HuntBench, prepare_benches, record_case
+from numalab.hunt.calls.counting import read_calls
+from numalab.hunt.calls.functions import read_symbols
+from numalab.hunt.case import Case
+from numalab.hunt.load_text import parse_loads
+from numalab.kernel.kernel_build import BuiltKernel
+from numalab.kernel.patched_kernel import find_kernel
+from numalab.parquet import read_parquet
+from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
+
+LOADS = parse_loads(
+    "time ms=300;hog n=6 start=1 cpus=0-3|time ms=300;sleeper n=3 run=5000 sleep=5000 cpus=0-3"
+)
+# Linux 6.12, kernel/sched/core.c: set_task_cpu() traces each call as sched_migrate_task.
+FUNCTION, EVENT = "set_task_cpu", "sched_migrate_task"
+
+
+def bench_of(kernel: BuiltKernel) -> HuntBench:
+    (bench,) = prepare_benches([find_kernel(kernel.spec_name)], "icount", cold=True)
+    return bench
+
+
+def test_calls_are_those_that_the_kernel_traces(kernel: BuiltKernel, tmp_path: Path) -> None:
+    assert kernel.symbols is not None
+    case = Case(load_topology("ring-2"), LOADS)
+    functions = read_symbols(kernel.symbols).counted([FUNCTION, "schedule", "absent"])
+    assert set(functions.names) == {FUNCTION, "schedule"}
+    bench = bench_of(kernel)
+    plain = record_case(case, bench, 1, RunDir(tmp_path / "plain"))
+    counted = RunDir(tmp_path / "counted")
+    loads = record_case(case, replace(bench, calls=functions), 1, counted)
+    assert counted.trace.read_bytes() == RunDir(tmp_path / "plain").trace.read_bytes()
+    events = read_parquet(counted.events, 1 << 30, 1 << 20)
+    calls, _ = read_calls(counted, functions, events)
+    assert len(loads) == len(plain) == len(calls) == 2
+    for load in loads:
+        assert calls[load.number][FUNCTION] == load.events(EVENT).height > 0
+        switches = load.events("sched_switch").height
+        assert calls[load.number]["schedule"] > switches / 4 > 0

@@ -1,0 +1,83 @@
+"""Which functions are tried again: those called more or less often in many loads."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from numalab.hunt.calls.functions import CountedFunctions
+from numalab.hunt.calls.trend import CallTrends
+from numalab.hunt.case import Case
+from numalab.hunt.finding import BootResult
+from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.machines import draw_machine
+
+NAMES = tuple(f"function{n}" for n in range(40))
+LOADS = 24
+
+
+def cases(count: int, rng: random.Random) -> list[Case]:
+    drawn = []
+    for _ in range(count):
+        machine = draw_machine(rng)
+        drawn.append(Case(machine, draw_loads(rng, machine, LOADS)))
+    return drawn
+
+
+def boot(case: Case, rng: random.Random, factors: dict[str, float] | None = None) -> BootResult:
+    """Return the calls of a boot, which vary by a tenth; `factors` change those of functions."""
+    calls = {
+        load: {
+            name: int(1000 * rng.lognormvariate(0, 0.1) * (factors or {}).get(name, 1))
+            for name in NAMES
+        }
+        for load in range(len(case.loads))
+    }
+    return BootResult((), 1.0, calls=calls)
+
+
+def trends(factors: dict[str, float] | None = None, count: int = 4, seed: int = 1) -> CallTrends:
+    """Return the trends after some machines, on whose kernel these functions differ."""
+    rng = random.Random(seed)
+    functions = CountedFunctions(NAMES, tuple(range(40)), 99)
+    trends_of = CallTrends(functions, replace(functions, addresses=tuple(range(100, 140))))
+    for case in cases(count, rng):
+        trends_of.add(case, boot(case, rng, factors), boot(case, rng))
+    return trends_of
+
+
+def test_functions_that_differ_in_all_loads_are_tried_where_they_differ_most() -> None:
+    groups = trends({"function3": 1.4, "function7": 0.6}).suspects(Counter())
+    assert len(groups) == 2
+    for group in groups:
+        assert len({(suspect.case.text, suspect.finding.load) for suspect in group}) == 1
+        assert {suspect.finding.prop for suspect in group} >= {
+            "more-calls-of-function3",
+            "less-calls-of-function7",
+        }
+        first = group[0]
+        assert first.score > 3.5 and first.theirs is not None
+        assert first.finding.value > 1.25 * first.theirs.value
+
+
+def test_a_load_is_tried_once_and_a_function_that_failed_falls_back() -> None:
+    trends_of = trends({"function3": 1.4, "function7": 0.6})
+    first = trends_of.suspects(Counter())
+    again = trends_of.suspects(Counter())
+    tried = {(group[0].case.text, group[0].finding.load) for group in (*first, *again)}
+    assert len(tried) == 4
+    failed = Counter({"more-calls-of-function3": 90, "less-calls-of-function7": 90})
+    assert trends_of.suspects(failed) == []
+
+
+def test_chance_is_not_tried() -> None:
+    assert not any(trends(seed=seed).suspects(Counter()) for seed in range(4))
+
+
+def test_too_few_loads_have_no_trend() -> None:
+    rng = random.Random(5)
+    trends_of = trends(count=0)
+    machine = draw_machine(rng)
+    case = Case(machine, draw_loads(rng, machine, 4))
+    trends_of.add(case, boot(case, rng, {"function3": 3.0}), boot(case, rng))
+    trends_of.add(case, BootResult((), 1.0), boot(case, rng))
+    assert trends_of.suspects(Counter()) == []
