@@ -320,9 +320,16 @@ def _make(tree: Path, out: Path, settings: Mapping[str, str]) -> list[str]:
 
 
 def _compiler(*, has_btf: bool) -> str:
-    """Name compiler and linker: another version may make other bytes from the same source."""
-    programs = {program: TOOLS[program] for program in ("gcc", "ld")} | (PAHOLE if has_btf else {})
-    return "; ".join(version_line(program, package) for program, package in programs.items())
+    """Name compiler and linker: another version may make other bytes from the same source.
+
+    Few kernels need pahole. Without it they can be looked for all the same, and a build ends with
+    the name of its package.
+    """
+    lines = [version_line(program, TOOLS[program]) for program in ("gcc", "ld")]
+    for program, package in PAHOLE.items() if has_btf else ():
+        present = shutil.which(program) is not None
+        lines.append(version_line(program, package) if present else f"no {program}")
+    return "; ".join(lines)
 
 
 def _check_path(folder: Path) -> None:

@@ -110,6 +110,7 @@ def test_only_a_kernel_with_btf_uses_pahole(project: Path, monkeypatch: pytest.M
         return f"{program} of {package}"
 
     monkeypatch.setattr(build, "version_line", version)
+    monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
     spec = find_kernel("plain")
     plain = read_inputs(spec)
     assert (plain.settings["PAHOLE"], programs) == ("false", ["gcc", "ld"])
@@ -119,6 +120,12 @@ def test_only_a_kernel_with_btf_uses_pahole(project: Path, monkeypatch: pytest.M
     assert with_btf.settings["PAHOLE"] == "pahole"
     assert "pahole of dwarves" in with_btf.compiler
     assert with_btf.config_digest != plain.config_digest
+    monkeypatch.setattr(
+        "shutil.which", lambda name, **_: None if name == "pahole" else f"/usr/bin/{name}"
+    )
+    assert built_kernel(spec) is None, "it can be looked for without pahole"
+    with pytest.raises(HostError, match="pahole is not installed"):
+        ensure_kernel(spec)
 
 
 def test_a_damaged_entry_is_built_again(project: Path) -> None:
