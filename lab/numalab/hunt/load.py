@@ -73,6 +73,14 @@ class Part:
         return self.count * (1 + self.burst if self.kind in ("waker", "forker") else 1)
 
     @property
+    def weight(self) -> float:
+        """The weight of its tasks by their nice level; 1 for level 0.
+
+        sched_prio_to_weight of kernel/sched/core.c (6.12) is 1024 times that, to a rounding of 1 %.
+        """
+        return float(1.25**-self.nice)
+
+    @property
     def every_cpu(self) -> set[int]:
         """All CPUs that it names."""
         return {*self.cpus, *self.start, *self.later, *self.wakee}

@@ -51,6 +51,16 @@ def met(spans: Spans, other: Spans) -> Spans:
     return start[full], end[full]
 
 
+def within(spans: Spans, at: Ints) -> npt.NDArray[np.bool_]:
+    """Return for each time whether the set covers it."""
+    start, end = spans
+    if not len(start):
+        return np.zeros(len(at), np.bool_)
+    place = np.searchsorted(start, at, "right") - 1
+    inside: npt.NDArray[np.bool_] = (place >= 0) & (at < end[np.maximum(place, 0)])
+    return inside
+
+
 def without(spans: Spans, holes: Spans, low: int, high: int) -> Spans:
     """Return the time that `spans` cover and `holes` do not, between `low` and `high`."""
     edges = np.concatenate([[low], holes[1]]), np.concatenate([holes[0], [high]])

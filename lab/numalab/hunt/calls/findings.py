@@ -8,7 +8,7 @@ from numalab.hunt.finding import Finding
 
 # Added to both counts, and the ratio that 98 % of the functions and loads of two boots of one
 # kernel with different seeds stay below (docs/results/hunts.md).
-FLOOR, _APART = 20.0, 1.5
+FLOOR, _APART = 10.0, 1.9
 
 
 def quantity_of(function: str) -> Quantity:

@@ -7,7 +7,7 @@ import polars as pl
 
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
-from numalab.recording.intervals import Spans, covered, joined, longest, met
+from numalab.recording.intervals import Spans, covered, joined, longest, met, within
 
 
 @register_property("idle-cores", most=0.9, suspect=0.2)
@@ -60,11 +60,12 @@ def choice(run: LoadRecording) -> Iterator[Observation]:
     moved = run.events("sched_move_numa").filter(known_cpu)
     wrong = 0
     for time_ns, cpu in moved.select("time_ns", "dst_cpu").iter_rows():
+        at = np.array([time_ns], np.int64)
         busy: dict[int, bool] = {}  # of each core of the node, but for the CPU that was chosen
         for other in run.topology.nodes[run.topology.node_of_cpu(cpu)].cpus:
             if other != cpu:
                 core = packaging.core_of(other)
-                busy[core] = busy.get(core, False) or not _within(run.idle[other], time_ns)
+                busy[core] = busy.get(core, False) or not within(run.idle[other], at)[0]
         wrong += busy.pop(packaging.core_of(cpu), False) and not all(busy.values())
     yield Observation(
         wrong / users,
@@ -72,11 +73,6 @@ def choice(run: LoadRecording) -> Iterator[Observation]:
         " was idle",
         weak=True,
     )  # fmt: skip
-
-
-def _within(spans: Spans, at: int) -> bool:
-    place = int(np.searchsorted(spans[0], at, "right")) - 1
-    return place >= 0 and at < int(spans[1][place])
 
 
 def _busy(run: LoadRecording, cpu: int, low: int, high: int) -> Spans:

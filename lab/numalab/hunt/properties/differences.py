@@ -5,7 +5,7 @@ import polars as pl
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.intervals import Ints, joined, met, total
+from numalab.recording.intervals import NOTHING, Ints, joined, met, total, within
 
 _LEAST_NS = 20 * MS  # of the time that counts as use of a CPU
 _FEWEST = 20  # wake-ups, for a share to mean something
@@ -142,11 +142,8 @@ def woken_on_idle(run: LoadRecording) -> float | None:
         return None
     idle = 0
     for (cpu,), rows in table.partition_by("cpu", as_dict=True).items():
-        start, end = run.idle.get(int(cpu), (np.empty(0, np.int64), np.empty(0, np.int64)))
         at = rows["time_ns"].to_numpy() - 1
-        place = np.searchsorted(start, at, "right") - 1
-        if len(start):
-            idle += int(((place >= 0) & (at < end[np.maximum(place, 0)])).sum())
+        idle += int(within(run.idle.get(int(cpu), NOTHING), at).sum())
     return 100.0 * idle / table.height
 
 

@@ -5,9 +5,8 @@ import polars as pl
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.intervals import Spans, total
+from numalab.recording.intervals import total, within
 
-_WEIGHT_STEP = 1.25  # of sched_prio_to_weight, kernel/sched/core.c
 _FEWEST = 20  # wake-ups or children, for a share to mean something
 
 
@@ -18,7 +17,7 @@ def least_share(run: LoadRecording) -> float | None:
     masks = {part.cpus for part in parts}
     if not run.load.has_plain_tasks or any(part.kind != "hog" for part in parts) or len(masks) > 1:
         return None
-    weights = {pid: _WEIGHT_STEP ** -parts[task.part].nice for pid, task in run.load_tasks.items()}
+    weights = {pid: parts[task.part].weight for pid, task in run.load_tasks.items()}
     if len(weights) < 2 or not run.settled.length_ns:
         return None
     due = _due(weights, len(masks.pop()))
@@ -64,21 +63,12 @@ def woken_on_idle_cores(run: LoadRecording) -> float | None:
         for other in run.topology.nodes[run.topology.node_of_cpu(cpu)].cpus:
             of_core = beside.setdefault(packaging.core_of(other), [])
             if other != cpu:
-                of_core.append(_within(run.idle[other], at))
+                of_core.append(within(run.idle[other], at))
         free = np.logical_and.reduce(beside.pop(packaging.core_of(cpu)))
         choice = free | np.any([np.logical_and.reduce(core) for core in beside.values()], axis=0)
         count += int(choice.sum())
         idle += int(free.sum())
     return 100.0 * idle / count if count >= _FEWEST else None
-
-
-def _within(spans: Spans, at: np.ndarray) -> np.ndarray:
-    start, end = spans
-    if not len(start):
-        return np.zeros(len(at), dtype=bool)
-    place = np.searchsorted(start, at, "right") - 1
-    inside: np.ndarray = (place >= 0) & (at < end[np.maximum(place, 0)])
-    return inside
 
 
 @register_difference(Quantity("wait-of-children", "ms", 1.0, ("more",), apart=1.75))

@@ -11,8 +11,6 @@ from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans, between, covered, total
 
-# sched_prio_to_weight of kernel/sched/core.c is 1024 * 1.25 ** -nice, to a rounding of 1 %.
-_STEP = 1.25
 _LONG_MS = 300.0  # over which turns are taken
 _SHORT_MS = 100.0
 _LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
@@ -121,8 +119,7 @@ def _sharing(
         for low, high, pids in _together(tasks):
             if high - low < least_ms * MS or len(pids) < 2:
                 continue
-            nice = {pid: run.load.parts[run.load_tasks[pid].part].nice for pid in pids}
-            weights = {pid: _STEP**-value for pid, value in nice.items()}
+            weights = {pid: run.load.parts[run.load_tasks[pid].part].weight for pid in pids}
             inside = {pid: between(ran[cpu].get(pid, NOTHING), low, high) for pid in pids}
             yield cpu, high - low, weights, inside
 

@@ -46,7 +46,7 @@ def trends(factors: dict[str, float] | None = None, count: int = 4, seed: int = 
 
 
 def test_functions_that_differ_in_all_loads_are_tried_where_they_differ_most() -> None:
-    groups = trends({"function3": 1.4, "function7": 0.6}).suspects(Counter())
+    groups = trends({"function3": 1.8, "function7": 0.5}).suspects(Counter())
     assert len(groups) == 2
     for group in groups:
         assert len({(suspect.case.text, suspect.finding.load) for suspect in group}) == 1
@@ -60,7 +60,7 @@ def test_functions_that_differ_in_all_loads_are_tried_where_they_differ_most() -
 
 
 def test_a_load_is_tried_once_and_a_function_that_failed_falls_back() -> None:
-    trends_of = trends({"function3": 1.4, "function7": 0.6})
+    trends_of = trends({"function3": 1.8, "function7": 0.5})
     first = trends_of.suspects(Counter())
     again = trends_of.suspects(Counter())
     tried = {(group[0].case.text, group[0].finding.load) for group in (*first, *again)}
