@@ -167,7 +167,7 @@ def main() -> None:
 
     def bench(spec: Any) -> Any:
         choice = Choice("icount", "host", "asked for")
-        built = SimpleNamespace(digest="0" * 32, bzimage_sha256=spec.name)
+        built = SimpleNamespace(digest="0" * 32, bzimage_sha256=spec.name, symbols=None)
         builds: Any = SimpleNamespace(kernels={spec.name: built}, files={"hunt": {"hunt": b""}})
         return HuntBench(spec, builds, choice, wall=9.0, properties=frozenset())
 

@@ -12,7 +12,7 @@ from numalab.hunt.direction.hints import Bias
 from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.hunting import ConfirmedViolation, Hunt
+from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.result.page import HuntFacts, render_hunt
 from numalab.reach.line_table import LineTable
 from unit.hunt.direction.counted import boot, line

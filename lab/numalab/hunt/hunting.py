@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.trend import CallTrends
+from numalab.hunt.calls.again import finding_of, is_confirmed, look_again
+from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
-from numalab.hunt.compare.outcomes import Closest, Suspicion, beside, closest, suspicion
+from numalab.hunt.compare.outcomes import Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.compare.trend import Trends, compared
 from numalab.hunt.confirm import FreshBoots
@@ -22,6 +23,7 @@ from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
 from numalab.hunt.kinds import classes
+from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import FACTS
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
@@ -33,51 +35,6 @@ ROUND = 4  # machines
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _KEPT = 8  # closest loads to vary
 _AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
-
-
-@dataclass(frozen=True)
-class ConfirmedViolation:
-    """A violation that was confirmed and shrunk.
-
-    `first` is the original case, `case` the smallest; boots of the smallest with each of `seeds`
-    show `finding`. `minutes` and `boots` are the wall time and the boots, stored ones included,
-    from the start of the hunt to the confirmation, `shrunk_minutes` and `shrunk_boots` to the end
-    of shrinking. `after` is the number of machines up to the original case.
-    """
-
-    first: Case
-    case: Case
-    finding: Finding
-    seeds: tuple[int, ...]
-    minutes: float
-    shrunk_minutes: float
-    after: int
-    boots: int
-    shrunk_boots: int
-
-
-@dataclass
-class Hunt:
-    """The progress of a hunt: machines and loads booted, and the closeness by property.
-
-    `covered` counts the classes of machines and the kinds of loads that were judged, `different`
-    the boots of each machine: a machine whose loads came close is booted again with other loads.
-    """
-
-    machines: int = 0
-    loads: int = 0
-    suspicions: list[Suspicion] = field(default_factory=list)
-    violations: list[ConfirmedViolation] = field(default_factory=list)
-    values: dict[str, list[float]] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    covered: Counter[str] = field(default_factory=Counter)
-    different: Counter[str] = field(default_factory=Counter)
-    closest: dict[str, Closest] = field(default_factory=dict)
-
-    @property
-    def unconfirmed(self) -> list[Finding]:
-        """The suspected findings that fresh boots did not confirm."""
-        return [item.finding for item in self.suspicions if not item.confirmed]
 
 
 @dataclass(frozen=True)
@@ -199,6 +156,7 @@ class Hunter:
             near = self._pursue_all(screened.left)
         if self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
+            self._confirm_calls(self.calls.strongest(self.unconfirmed))
         return near
 
     def _confirm_trend(self, properties: frozenset[str]) -> None:
@@ -207,8 +165,24 @@ class Hunter:
         if trend is None:
             return
         self.has_trend = True
-        finding, minutes, boots = trend.finding, self._minutes(), self.workers.requested
-        alone = trend.clearest.case.only(trend.clearest.case.loads[finding.load or 0])
+        self._note_trend(trend.finding, trend.clearest.case)
+
+    def _confirm_calls(self, trend: CallTrend | None) -> None:
+        """Look for a trend of calls with other seeds, and note it if they show it."""
+        if trend is None or self._is_over() or trend.clearest.finding.prop in self._confirmed:
+            return
+        mine, theirs = trend.clearest.finding, trend.clearest.theirs
+        self.tell(f"suspected: {mine.prop}: {beside(mine, theirs)}; trying other seeds")
+        results = look_again(trend, self.fresh_boots)
+        samples = [theirs] if theirs is not None else []
+        self._note([suspicion(mine, [mine], samples, confirmed=is_confirmed(results))])
+        if is_confirmed(results):
+            self._note_trend(finding_of(trend, results), trend.clearest.case)
+
+    def _note_trend(self, finding: Finding, case: Case) -> None:
+        """Note a confirmed trend, with its clearest load."""
+        minutes, boots = self._minutes(), self.workers.requested
+        alone = case.only(case.loads[finding.load or 0])
         self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}")
         self.hunt.violations.append(
             ConfirmedViolation(

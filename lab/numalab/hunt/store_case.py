@@ -9,7 +9,7 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case_file import render_case
 from numalab.hunt.compare.pairs import boot_beside
-from numalab.hunt.hunting import ConfirmedViolation
+from numalab.hunt.outcome import ConfirmedViolation
 from numalab.hunt.posting.folder import Shown, write_folder
 from numalab.hunt.posting.scheduler_folder import write_scheduler_folder
 from numalab.hunt.replay import verdict

@@ -8,7 +8,8 @@ from pathlib import Path
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import APART
-from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
+from numalab.hunt.hunting import Aim, Hunter
+from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import absolute_property_names
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import CaseWorkers

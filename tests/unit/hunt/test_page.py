@@ -6,7 +6,7 @@ import pytest
 
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.finding import Finding
-from numalab.hunt.hunting import Hunt
+from numalab.hunt.outcome import Hunt
 from numalab.hunt.result.page import outcome, write_result
 from numalab.reach.reach_map import SCHEDULER
 from support.hunt_sample import FACTS, sample_case, sample_direction, sample_page

@@ -27,7 +27,8 @@ from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unr
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
-from numalab.hunt.hunting import Aim, ConfirmedViolation, Hunt, Hunter
+from numalab.hunt.hunting import Aim, Hunter
+from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import CALLS, OF_SCHEDULER, describe_property, property_names
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case

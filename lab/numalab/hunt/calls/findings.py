@@ -13,7 +13,7 @@ FLOOR, _APART = 10.0, 1.9
 
 def quantity_of(function: str) -> Quantity:
     """Return the quantity that compares the calls of a function."""
-    return Quantity(f"calls-of-{function}", "calls", FLOOR, apart=_APART)
+    return Quantity(f"calls-of-{function}", "", FLOOR, apart=_APART)
 
 
 def call_findings(

@@ -7,6 +7,7 @@ they differ most are tried again.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,16 +27,36 @@ _Floats = npt.NDArray[np.float64]
 _IGNORED, _MOST = 0.02, 1.0  # of the logarithm of a ratio: nothing, and enough
 _FEWEST = 8  # loads of a trend
 _STRENGTH = 3.5  # of the trend of a function that is tried
+_STRONG = 4.0  # of a trend to look for in other boots
 _SAME_WAY = 2.0  # of the trends of other functions that are tried with it
 _LEAST = 0.35  # the logarithm of the smallest ratio in the load that is tried
 _FUNCTIONS = 12  # tried in one load
 _LOADS = 2  # tried in one round
+_CASES, _LOADS_AGAIN = 8, 60  # at most in which a trend is looked for again
 _WORN = 0.2  # how much the strength of a function falls with each load that was not confirmed
+
+
+@dataclass(frozen=True)
+class CallTrend:
+    """A function that is called more (or less) often in the loads of a kind (ALL: in all loads).
+
+    `strength` is that of all loads so far, `larger` of `count` loads in which it was called differ
+    in the same direction. `cases` are the machines where that shows most, with these loads only.
+    """
+
+    function: str
+    kind: str
+    change: Change
+    strength: float
+    larger: int
+    count: int
+    cases: tuple[Case, ...]
+    clearest: Suspect
 
 
 @dataclass(frozen=True, eq=False)
 class _Load:
-    """A load on both kernels: calls by function, and the logarithms of their ratios."""
+    """A load on both kernels: calls by function, and the kinds of the load and its machine."""
 
     case: Case
     number: int
@@ -45,8 +66,13 @@ class _Load:
 
     @property
     def ratios(self) -> _Floats:
+        """The logarithms of the ratios that findings about the load have."""
         logs: _Floats = np.log((self.mine + FLOOR) / (self.theirs + FLOOR))
         return logs
+
+    @property
+    def differences(self) -> _Floats:
+        return differences(self.mine, self.theirs)
 
     def suspect(self, function: str, place: int, score: float, change: Change) -> Suspect:
         quantity = quantity_of(function)
@@ -55,6 +81,13 @@ class _Load:
             for side in (self.mine, self.theirs)
         )
         return Suspect(self.case, mine, theirs, score)
+
+
+def differences(mine: _Floats, theirs: _Floats) -> _Floats:
+    """Return how calls differ: logarithms of ratios, at most 1, so that no load decides alone."""
+    logs: _Floats = np.clip(np.log((mine + 1) / (theirs + 1)), -_MOST, _MOST)
+    logs[np.abs(logs) < _IGNORED] = 0.0
+    return logs
 
 
 @dataclass
@@ -105,11 +138,10 @@ class CallTrends:
             load = _Load(case, number, self._counts(mine, number), self._counts(theirs, number),
                          traits)  # fmt: skip
             self._loads.append(load)
-            ratios = np.clip(load.ratios, -_MOST, _MOST)
-            ratios[np.abs(ratios) < _IGNORED] = 0.0
+            differ = load.differences
             for kind in (ALL, *load.kinds):
-                zeros = _Sums(np.zeros_like(ratios), np.zeros_like(ratios))
-                self._sums.setdefault(kind, zeros).add(ratios)
+                zeros = _Sums(np.zeros_like(differ), np.zeros_like(differ))
+                self._sums.setdefault(kind, zeros).add(differ)
 
     def _counts(self, result: BootResult, load: int) -> _Floats:
         return np.array([result.calls[load].get(name, 0) for name in self._names], np.float64)
@@ -119,13 +151,38 @@ class CallTrends:
 
         `failed` counts the findings of each property that fresh boots did not confirm.
         """
-        worn = np.array([1 + _WORN * self._failures(name, failed) for name in self._names])
-        strengths = {kind: sums.strength / worn for kind, sums in self._sums.items()}
+        strengths = self._strengths(failed)
         groups: list[list[Suspect]] = []
         while len(groups) < _LOADS and (load := self._clearest(strengths)) is not None:
             self._tried.add((load.case.text, load.number))
             groups.append(self._of_load(load, strengths))
         return groups
+
+    def strongest(self, failed: Counter[str]) -> CallTrend | None:
+        """Return the strongest trend; None if it is not strong."""
+        strengths = self._strengths(failed)
+        best = max(strengths, key=lambda kind: float(np.max(np.abs(strengths[kind]))), default=None)
+        if best is None:
+            return None
+        place = int(np.argmax(np.abs(strengths[best])))
+        sign = float(np.sign(strengths[best][place]))
+        if abs(strengths[best][place]) < _STRONG:
+            return None
+        of_kind = (load for load in self._loads if best in (ALL, *load.kinds))
+        loads = [load for load in of_kind if load.mine[place] + load.theirs[place]]
+        along = [sign * float(load.differences[place]) for load in loads]
+        change: Change = "more" if sign > 0 else "less"
+        clearest = loads[int(np.argmax(along))]
+        return CallTrend(
+            self._names[place], best, change, float(abs(self._sums[best].strength[place])),
+            sum(value > 0 for value in along), len(loads), _clear_cases(loads, along),
+            clearest.suspect(self._names[place], place, abs(float(strengths[best][place])), change),
+        )  # fmt: skip
+
+    def _strengths(self, failed: Counter[str]) -> dict[str, _Floats]:
+        """Return the strength of each function by kind, less after each that was not confirmed."""
+        worn = np.array([1 + _WORN * self._failures(name, failed) for name in self._names])
+        return {kind: sums.strength / worn for kind, sums in self._sums.items()}
 
     def _failures(self, function: str, failed: Counter[str]) -> int:
         name = quantity_of(function).name
@@ -166,3 +223,19 @@ class CallTrends:
             for place in places
             if score[place] > 0
         ]  # fmt: skip
+
+
+def _clear_cases(loads: Sequence[_Load], along: Sequence[float]) -> tuple[Case, ...]:
+    """Return the cases whose loads differ most in the direction of a trend, these loads only."""
+    numbers: dict[str, list[int]] = {}
+    sums: dict[str, float] = {}
+    cases = {load.case.text: load.case for load in loads}
+    for load, value in zip(loads, along, strict=True):
+        numbers.setdefault(load.case.text, []).append(load.number)
+        sums[load.case.text] = sums.get(load.case.text, 0.0) + value
+    chosen: list[Case] = []
+    for text in sorted(sums, key=lambda text: -sums[text])[:_CASES]:
+        case = cases[text].only(*(cases[text].loads[number] for number in sorted(numbers[text])))
+        if not chosen or sum(len(other.loads) for other in (*chosen, case)) <= _LOADS_AGAIN:
+            chosen.append(case)
+    return tuple(chosen)

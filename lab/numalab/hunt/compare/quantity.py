@@ -45,7 +45,7 @@ class Quantity:
             load,
             round(self.compared(value, change), 4),
             _NO_LIMIT.most,
-            f"{self.name}: {value:.4g} {self.unit}",
+            f"{self.name}: {value:.4g} {self.unit}".rstrip(),
             weak=True,
             suspect=_NO_LIMIT.suspect,
             apart=self.apart,

@@ -81,3 +81,29 @@ def test_too_few_loads_have_no_trend() -> None:
     trends_of.add(case, boot(case, rng, {"function3": 3.0}), boot(case, rng))
     trends_of.add(case, BootResult((), 1.0), boot(case, rng))
     assert trends_of.suspects(Counter()) == []
+
+
+def test_the_strongest_trend_names_the_machines_that_show_it_most() -> None:
+    trend = trends({"function7": 0.6}, count=6).strongest(Counter())
+    assert trend is not None
+    assert (trend.function, trend.change) == ("function7", "less")
+    assert trend.strength >= 4.0 and trend.larger > 0.9 * trend.count
+    assert trend.clearest.finding.prop == "less-calls-of-function7"
+    assert sum(len(case.loads) for case in trend.cases) <= 60
+    assert len({case.text for case in trend.cases}) == len(trend.cases) > 0
+    assert trends().strongest(Counter()) is None
+    assert trends(count=0).strongest(Counter()) is None
+
+
+def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:
+    rng = random.Random(3)
+    rare = trends(count=0)
+    for case in cases(3, rng):
+        sides = [boot(case, rng), boot(case, rng)]
+        for side, calls in zip(sides, (0, 3), strict=True):
+            for counts in side.calls.values():
+                counts["function1"] = calls  # type: ignore[index]
+        rare.add(case, *sides)
+    trend = rare.strongest(Counter())
+    assert trend is not None and trend.function == "function1"
+    assert not rare.suspects(Counter()), "too few calls to judge one load"

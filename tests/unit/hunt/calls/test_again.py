@@ -1,0 +1,95 @@
+"""A trend of calls is confirmed by other seeds, each alone."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+
+from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.calls import again
+from numalab.hunt.calls.again import finding_of, is_confirmed, look_again
+from numalab.hunt.calls.findings import quantity_of
+from numalab.hunt.calls.trend import CallTrend
+from numalab.hunt.case import Case
+from numalab.hunt.confirm import FreshBoots
+from numalab.hunt.finding import BootResult
+from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.machines import draw_machine
+from numalab.hunt.suspects.suspect import Suspect
+from numalab.hunt.workers import Boot, CaseWorkers
+
+Calls = Callable[[str, int], int]  # on a kernel, with a seed
+
+
+@dataclass(frozen=True)
+class FakeBench:
+    """A bench of which only the name counts."""
+
+    name: str
+
+    def for_confirmation(self) -> "FakeBench":
+        return self
+
+
+@dataclass
+class FakeWorkers:
+    """Answers each load with a number of calls, and keeps the seeds."""
+
+    calls: Calls
+    seeds: list[int] = field(default_factory=list)
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        results = []
+        for case, bench, seed in boots:
+            self.seeds.append(seed)
+            name = cast(FakeBench, bench).name
+            findings = [
+                quantity_of("move").finding(load, self.calls(name, seed), change)
+                for load in range(len(case.loads))
+                for change in ("more", "less")
+            ]
+            results.append(BootResult(tuple(findings), 1.0))
+        return results
+
+
+def trend_of() -> CallTrend:
+    rng = random.Random(1)
+    machine = draw_machine(rng)
+    case = Case(machine, draw_loads(rng, machine, 20))
+    mine, theirs = (quantity_of("move").finding(4, count, "less") for count in (1, 9))
+    clearest = Suspect(case, mine, theirs, 4.5)
+    return CallTrend("move", "memory", "less", 4.5, 30, 40, (case,), clearest)
+
+
+@pytest.fixture(autouse=True)
+def without_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
+
+
+def looked(calls: Calls) -> tuple[tuple[again.Retrial, ...], FakeWorkers]:
+    crew = FakeWorkers(calls)
+    mine, theirs = (cast(HuntBench, FakeBench(name)) for name in ("mine", "theirs"))
+    return look_again(trend_of(), FreshBoots(cast(CaseWorkers, crew), mine, theirs, 1)), crew
+
+
+def test_a_trend_that_two_seeds_show_is_a_finding() -> None:
+    results, crew = looked(lambda kernel, seed: seed % 3 + (2 if kernel == "mine" else 8))
+    assert is_confirmed(results) and len(set(crew.seeds)) == 2
+    finding = finding_of(trend_of(), results)
+    assert finding.text == (
+        "calls-of-move: 1, with the reference kernel 9; less in 30 of 40 loads"
+        " (memory) (t = 4.5), and with other seeds in 20 of 20 (t = 4.5) and 20 of 20 (t = 4.5)"
+    )
+    assert finding.violated and not replace(finding, value=finding.most).violated
+
+
+def test_a_seed_that_does_not_show_it_ends_the_attempt() -> None:
+    rng = random.Random(2)
+    results, crew = looked(lambda *_: rng.randrange(20))
+    assert len(results) == 1 and not is_confirmed(results) and len(set(crew.seeds)) == 1
+    opposite, _ = looked(lambda kernel, _: 9 if kernel == "mine" else 2)
+    assert opposite[0].strength < 0 and not is_confirmed(opposite)
+    equal, _ = looked(lambda *_: 5)
+    assert equal[0].strength == 0 and not is_confirmed(equal)
