@@ -156,7 +156,7 @@ class Hunter:
             near = self._pursue_all(screened.left)
         if self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
-            self._confirm_calls(self.calls.strongest(self.unconfirmed))
+            self._confirm_calls(self.calls.strongest())
         return near
 
     def _confirm_trend(self, properties: frozenset[str]) -> None:

@@ -27,7 +27,7 @@ _Floats = npt.NDArray[np.float64]
 _IGNORED, _MOST = 0.02, 1.0  # of the logarithm of a ratio: nothing, and enough
 _FEWEST = 8  # loads of a trend
 _STRENGTH = 3.5  # of the trend of a function that is tried
-_STRONG = 4.0  # of a trend to look for in other boots
+_STRONG, _RAISED = 4.0, 0.2  # of a trend to look for in other boots; more after each one
 _SAME_WAY = 2.0  # of the trends of other functions that are tried with it
 _LEAST = 0.35  # the logarithm of the smallest ratio in the load that is tried
 _FUNCTIONS = 12  # tried in one load
@@ -121,6 +121,7 @@ class CallTrends:
     _loads: list[_Load] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
     _tried: set[tuple[str, int]] = field(default_factory=set)
+    _returned: list[str] = field(default_factory=list)
     _names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -151,38 +152,42 @@ class CallTrends:
 
         `failed` counts the findings of each property that fresh boots did not confirm.
         """
-        strengths = self._strengths(failed)
+        worn = np.array([1 + _WORN * self._failures(name, failed) for name in self._names])
+        strengths = {kind: sums.strength / worn for kind, sums in self._sums.items()}
         groups: list[list[Suspect]] = []
         while len(groups) < _LOADS and (load := self._clearest(strengths)) is not None:
             self._tried.add((load.case.text, load.number))
             groups.append(self._of_load(load, strengths))
         return groups
 
-    def strongest(self, failed: Counter[str]) -> CallTrend | None:
-        """Return the strongest trend; None if it is not strong."""
-        strengths = self._strengths(failed)
-        best = max(strengths, key=lambda kind: float(np.max(np.abs(strengths[kind]))), default=None)
+    def strongest(self) -> CallTrend | None:
+        """Return the strongest trend that was not returned before; None if it is not strong.
+
+        Each one returned raises what the next one needs: of many trends some are strong by chance.
+        """
+        least = _STRONG + _RAISED * len(self._returned)
+        best: tuple[float, str, int] | None = None
+        for kind, sums in self._sums.items():
+            values = np.abs(sums.strength)
+            values[[self._names.index(name) for name in self._returned]] = 0.0
+            place = int(np.argmax(values))
+            if values[place] >= least and (best is None or values[place] > best[0]):
+                best = float(values[place]), kind, place
         if best is None:
             return None
-        place = int(np.argmax(np.abs(strengths[best])))
-        sign = float(np.sign(strengths[best][place]))
-        if abs(strengths[best][place]) < _STRONG:
-            return None
-        of_kind = (load for load in self._loads if best in (ALL, *load.kinds))
+        self._returned.append(self._names[best[2]])
+        return self._trend(*best)
+
+    def _trend(self, strength: float, kind: str, place: int) -> CallTrend:
+        sign = float(np.sign(self._sums[kind].total[place]))
+        of_kind = (load for load in self._loads if kind in (ALL, *load.kinds))
         loads = [load for load in of_kind if load.mine[place] + load.theirs[place]]
         along = [sign * float(load.differences[place]) for load in loads]
-        change: Change = "more" if sign > 0 else "less"
-        clearest = loads[int(np.argmax(along))]
-        return CallTrend(
-            self._names[place], best, change, float(abs(self._sums[best].strength[place])),
-            sum(value > 0 for value in along), len(loads), _clear_cases(loads, along),
-            clearest.suspect(self._names[place], place, abs(float(strengths[best][place])), change),
-        )  # fmt: skip
-
-    def _strengths(self, failed: Counter[str]) -> dict[str, _Floats]:
-        """Return the strength of each function by kind, less after each that was not confirmed."""
-        worn = np.array([1 + _WORN * self._failures(name, failed) for name in self._names])
-        return {kind: sums.strength / worn for kind, sums in self._sums.items()}
+        name, change = self._names[place], _change(sign)
+        clearest = loads[int(np.argmax(along))].suspect(name, place, strength, change)
+        larger = sum(value > 0 for value in along)
+        cases = _clear_cases(loads, along)
+        return CallTrend(name, kind, change, strength, larger, len(loads), cases, clearest)
 
     def _failures(self, function: str, failed: Counter[str]) -> int:
         name = quantity_of(function).name
@@ -218,11 +223,15 @@ class CallTrends:
         return [
             load.suspect(
                 self._names[place], place, float(score[place]),
-                "more" if ratios[place] > 0 else "less",
+                _change(ratios[place]),
             )
             for place in places
             if score[place] > 0
         ]  # fmt: skip
+
+
+def _change(difference: float) -> Change:
+    return "more" if difference > 0 else "less"
 
 
 def _clear_cases(loads: Sequence[_Load], along: Sequence[float]) -> tuple[Case, ...]:

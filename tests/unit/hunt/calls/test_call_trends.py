@@ -84,15 +84,17 @@ def test_too_few_loads_have_no_trend() -> None:
 
 
 def test_the_strongest_trend_names_the_machines_that_show_it_most() -> None:
-    trend = trends({"function7": 0.6}, count=6).strongest(Counter())
+    trend = trends({"function7": 0.6}, count=6).strongest()
     assert trend is not None
     assert (trend.function, trend.change) == ("function7", "less")
     assert trend.strength >= 4.0 and trend.larger > 0.9 * trend.count
     assert trend.clearest.finding.prop == "less-calls-of-function7"
     assert sum(len(case.loads) for case in trend.cases) <= 60
     assert len({case.text for case in trend.cases}) == len(trend.cases) > 0
-    assert trends().strongest(Counter()) is None
-    assert trends(count=0).strongest(Counter()) is None
+    again = trends({"function7": 0.6}, count=6)
+    assert again.strongest() == trend and again.strongest() is None, "each is returned once"
+    assert trends().strongest() is None
+    assert trends(count=0).strongest() is None
 
 
 def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:
@@ -104,6 +106,6 @@ def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:
             for counts in side.calls.values():
                 counts["function1"] = calls  # type: ignore[index]
         rare.add(case, *sides)
-    trend = rare.strongest(Counter())
+    trend = rare.strongest()
     assert trend is not None and trend.function == "function1"
     assert not rare.suspects(Counter()), "too few calls to judge one load"
