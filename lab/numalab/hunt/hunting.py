@@ -174,8 +174,11 @@ class Hunter:
         mine, theirs = trend.clearest.finding, trend.clearest.theirs
         self.tell(f"suspected: {mine.prop}: {beside(mine, theirs)}; trying other seeds")
         results = look_again(trend, self.fresh_boots)
+        again = " and ".join(f"{trend.change} in {result}" for result in results)
+        self.tell(f"{mine.prop} with other seeds: {again}")
         samples = [theirs] if theirs is not None else []
-        self._note([suspicion(mine, [mine], samples, confirmed=is_confirmed(results))])
+        outcome = suspicion(mine, [mine], samples, confirmed=is_confirmed(results))
+        self._note([outcome], quiet=True)
         if is_confirmed(results):
             self._note_trend(finding_of(trend, results), trend.clearest.case)
 

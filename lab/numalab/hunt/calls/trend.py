@@ -27,12 +27,12 @@ _Floats = npt.NDArray[np.float64]
 _IGNORED, _MOST = 0.02, 1.0  # of the logarithm of a ratio: nothing, and enough
 _FEWEST = 8  # loads of a trend
 _STRENGTH = 3.5  # of the trend of a function that is tried
-_STRONG, _RAISED = 4.0, 0.2  # of a trend to look for in other boots; more after each one
+_STRONG, _RAISED = 4.5, 0.2  # of a trend to look for in other boots; more after each one
 _SAME_WAY = 2.0  # of the trends of other functions that are tried with it
 _LEAST = 0.35  # the logarithm of the smallest ratio in the load that is tried
 _FUNCTIONS = 12  # tried in one load
 _LOADS = 2  # tried in one round
-_CASES, _LOADS_AGAIN = 8, 60  # at most in which a trend is looked for again
+_CASES, _LOADS_AGAIN = 8, 48  # at most in which a trend is looked for again
 _WORN = 0.2  # how much the strength of a function falls with each load that was not confirmed
 
 
