@@ -25,7 +25,7 @@ def write_functions(path: Path, addresses: Sequence[int], mark: int) -> None:
     words = np.array((_MAGIC, len(addresses), mark, MOST_MARKS, 0, *addresses), np.uint64)
     with create(path) as file:
         file.write(words.tobytes())
-        file.write(bytes((1 + MOST_MARKS) * len(addresses) * 4))
+        file.truncate(len(words) * 8 + (1 + MOST_MARKS) * len(addresses) * 4)
 
 
 def read_marks(path: Path) -> Counts:
