@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.again import finding_of, is_confirmed, look_again
+from numalab.hunt.calls.again import finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.outcomes import Suspicion, beside, closest, suspicion
@@ -173,14 +173,13 @@ class Hunter:
             return
         mine, theirs = trend.clearest.finding, trend.clearest.theirs
         self.tell(f"suspected: {mine.prop}: {beside(mine, theirs)}; trying other seeds")
-        results = look_again(trend, self.fresh_boots)
-        again = " and ".join(f"{trend.change} in {result}" for result in results)
-        self.tell(f"{mine.prop} with other seeds: {again}")
+        retrial = look_again(trend, self.fresh_boots)
+        self.tell(f"{mine.prop}: {trend.change} in {retrial}")
         samples = [theirs] if theirs is not None else []
-        outcome = suspicion(mine, [mine], samples, confirmed=is_confirmed(results))
+        outcome = suspicion(mine, [mine], samples, confirmed=retrial.confirms)
         self._note([outcome], quiet=True)
-        if is_confirmed(results):
-            self._note_trend(finding_of(trend, results), trend.clearest.case)
+        if retrial.confirms:
+            self._note_trend(finding_of(trend, retrial), trend.clearest.case)
 
     def _note_trend(self, finding: Finding, case: Case) -> None:
         """Note a confirmed trend, with its clearest load."""

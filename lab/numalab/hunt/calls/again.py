@@ -12,62 +12,62 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot
 
 # One function and one kind are tested now. By the bound of numalab.hunt.compare.trend, equal
-# kernels pass each of the two with a probability of at most 0.1 %.
+# kernels reach the strength with a probability of at most 0.1 %.
 _STRENGTH = 3.7
-_SEED, _TIMES = 60, 2  # above the hunt's seed; each seed alone must show it
+_HOPELESS = 1.2  # the strength below which no other seed is tried
+_SEED, _FEWEST, _MOST = 60, 2, 4  # above the hunt's seed; how many are tried
 
 
 @dataclass(frozen=True)
 class Retrial:
-    """The loads of one seed: how strong the trend is in them, and in how many it shows."""
+    """The loads of `seeds` seeds together: how strong the trend is, and in how many it shows."""
 
+    seeds: int
     strength: float
     larger: int
     count: int
 
     def __str__(self) -> str:
         """Write it for a sentence."""
-        return f"{self.larger} of {self.count} (t = {self.strength:.1f})"
+        return (
+            f"{self.larger} of {self.count} with {self.seeds} other seeds (t = {self.strength:.1f})"
+        )
 
     @property
-    def shows(self) -> bool:
+    def confirms(self) -> bool:
         """Whether these loads alone confirm the trend."""
-        return self.strength >= _STRENGTH
+        return self.seeds >= _FEWEST and self.strength >= _STRENGTH
 
 
-def look_again(trend: CallTrend, fresh_boots: FreshBoots) -> tuple[Retrial, ...]:
-    """Boot the cases of a trend on both kernels with other seeds, until one does not show it."""
+def look_again(trend: CallTrend, fresh_boots: FreshBoots) -> Retrial:
+    """Boot the cases of a trend on both kernels with other seeds, until they decide."""
     boots = fresh_boots.judging([trend.clearest.finding])
     assert boots.reference is not None
-    results: list[Retrial] = []
-    while len(results) < _TIMES and all(retrial.shows for retrial in results):
-        seed = boots.seed + _SEED + len(results)
+    pairs: list[tuple[float, float]] = []
+    retrial = Retrial(0, _HOPELESS, 0, 0)
+    while not retrial.confirms and retrial.strength >= _HOPELESS and retrial.seeds < _MOST:
+        seed = boots.seed + _SEED + retrial.seeds
         wanted: list[Boot] = [
             (case, side.for_confirmation(), seed)
             for side in (boots.bench, boots.reference)
             for case in trend.cases
         ]
-        answers = boots.workers.boot(wanted)
-        mine, theirs = answers[: len(trend.cases)], answers[len(trend.cases) :]
-        results.append(_retrial(trend, list(_pairs(trend, mine, theirs))))
-    return tuple(results)
+        results = boots.workers.boot(wanted)
+        mine, theirs = results[: len(trend.cases)], results[len(trend.cases) :]
+        pairs += _pairs(trend, mine, theirs)
+        retrial = _retrial(trend, retrial.seeds + 1, pairs)
+    return retrial
 
 
-def is_confirmed(results: Sequence[Retrial]) -> bool:
-    """Whether each of the seeds shows the trend."""
-    return len(results) == _TIMES and all(retrial.shows for retrial in results)
-
-
-def finding_of(trend: CallTrend, results: Sequence[Retrial]) -> Finding:
+def finding_of(trend: CallTrend, retrial: Retrial) -> Finding:
     """Return the finding about the clearest load, with a limit between both kernels' values."""
     mine, theirs = trend.clearest.finding, trend.clearest.theirs
     assert theirs is not None
     loads = f"loads ({trend.kind})" if trend.kind else "loads"
-    later = " and ".join(map(str, results))
     text = (
         f"{mine.text}, with the reference kernel {theirs.text.rpartition(': ')[2]};"
         f" {trend.change} in {trend.larger} of {trend.count} {loads} (t = {trend.strength:.1f}),"
-        f" and with other seeds in {later}"
+        f" and in {retrial}"
     )
     most = float(f"{(mine.value + theirs.value) / 2:.4g}")
     return replace(mine, text=text, most=most, suspect=None, differential=False)
@@ -86,9 +86,9 @@ def _pairs(
                 yield first, second
 
 
-def _retrial(trend: CallTrend, pairs: Sequence[tuple[float, float]]) -> Retrial:
+def _retrial(trend: CallTrend, seeds: int, pairs: Sequence[tuple[float, float]]) -> Retrial:
     mine, theirs = (np.array([pair[side] for pair in pairs], np.float64) for side in (0, 1))
     along = differences(mine, theirs) * (1 if trend.change == "more" else -1)
     squares = float(np.sum(along**2))
     strength = float(np.sum(along)) / math.sqrt(squares) if squares else 0.0
-    return Retrial(strength, int(np.sum(along > 0)), int(np.sum(mine + theirs > 0)))
+    return Retrial(seeds, strength, int(np.sum(along > 0)), int(np.sum(mine + theirs > 0)))

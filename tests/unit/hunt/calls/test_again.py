@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls import again
-from numalab.hunt.calls.again import finding_of, is_confirmed, look_again
+from numalab.hunt.calls.again import Retrial, finding_of, look_again
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.calls.trend import CallTrend
 from numalab.hunt.case import Case
@@ -68,28 +67,35 @@ def without_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
 
 
-def looked(calls: Calls) -> tuple[tuple[again.Retrial, ...], FakeWorkers]:
+def looked(calls: Calls) -> tuple[Retrial, FakeWorkers]:
     crew = FakeWorkers(calls)
     mine, theirs = (cast(HuntBench, FakeBench(name)) for name in ("mine", "theirs"))
     return look_again(trend_of(), FreshBoots(cast(CaseWorkers, crew), mine, theirs, 1)), crew
 
 
-def test_a_trend_that_two_seeds_show_is_a_finding() -> None:
-    results, crew = looked(lambda kernel, seed: seed % 3 + (2 if kernel == "mine" else 8))
-    assert is_confirmed(results) and len(set(crew.seeds)) == 2
-    finding = finding_of(trend_of(), results)
+def test_a_trend_that_other_seeds_show_is_a_finding() -> None:
+    retrial, crew = looked(lambda kernel, seed: seed % 3 + (2 if kernel == "mine" else 8))
+    assert retrial.confirms and len(set(crew.seeds)) == retrial.seeds == 2
+    finding = finding_of(trend_of(), retrial)
     assert finding.text == (
-        "calls-of-move: 1, with the reference kernel 9; less in 30 of 40 loads"
-        " (memory) (t = 4.5), and with other seeds in 20 of 20 (t = 4.5) and 20 of 20 (t = 4.5)"
+        "calls-of-move: 1, with the reference kernel 9; less in 30 of 40 loads (memory)"
+        " (t = 4.5), and in 40 of 40 with 2 other seeds (t = 6.3)"
     )
     assert finding.violated and not replace(finding, value=finding.most).violated
 
 
+def test_a_weak_trend_gets_more_seeds() -> None:
+    rng = random.Random(2)
+    retrial, crew = looked(lambda kernel, _: rng.randrange(20) + (4 if kernel == "theirs" else 0))
+    assert len(set(crew.seeds)) == retrial.seeds > 2
+    assert retrial.count == 20 * retrial.seeds
+
+
 def test_a_seed_that_does_not_show_it_ends_the_attempt() -> None:
     rng = random.Random(2)
-    results, crew = looked(lambda *_: rng.randrange(20))
-    assert len(results) == 1 and not is_confirmed(results) and len(set(crew.seeds)) == 1
+    retrial, crew = looked(lambda *_: rng.randrange(20))
+    assert not retrial.confirms and len(set(crew.seeds)) == 1
     opposite, _ = looked(lambda kernel, _: 9 if kernel == "mine" else 2)
-    assert opposite[0].strength < 0 and not is_confirmed(opposite)
+    assert opposite.strength < 0 and not opposite.confirms
     equal, _ = looked(lambda *_: 5)
-    assert equal[0].strength == 0 and not is_confirmed(equal)
+    assert equal.strength == 0 and not equal.confirms
