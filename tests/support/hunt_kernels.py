@@ -1,5 +1,6 @@
 """Kernels that processes of a hunt are given instead of real ones; a case is never booted."""
 
+import atexit
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,3 +32,19 @@ class EndlessKernel:
             (self.folder / "interrupted").touch()
             raise
         raise HostError("nobody ended it")
+
+
+@dataclass(frozen=True)
+class SlowEndKernel:
+    """A kernel whose process takes a second to end, and says in `folder` when it begins to."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        def end() -> None:
+            (self.folder / "ending").touch()
+            time.sleep(1)
+
+        atexit.register(end)
+        raise HostError("no such kernel")

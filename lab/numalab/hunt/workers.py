@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import TimeoutError, get_context
 from multiprocessing.pool import Pool
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import NoReturn
 
@@ -182,6 +183,8 @@ def _prepare() -> None:
     load_plugins()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
+    # A worker that has returned is ending its guests: nothing is left to interrupt.
+    Finalize(None, signal.signal, (signal.SIGTERM, signal.SIG_IGN), exitpriority=100)
 
 
 def _end(_number: int, _frame: object) -> NoReturn:

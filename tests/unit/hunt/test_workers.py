@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import TimeoutError, active_children
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers, Store, host_jobs, workers
 from numalab.places import skipped_inputs
 from numalab.topology.shapes.shape import SHAPES
-from support.hunt_kernels import EndlessKernel, NoKernel
+from support.hunt_kernels import EndlessKernel, NoKernel, SlowEndKernel
 
 BAD = BootResult((), 1.0, "no QEMU")
 
@@ -240,6 +241,26 @@ def test_a_hunt_ends_if_the_signal_reached_idle_processes_as_well(
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_process_that_is_ending_is_not_interrupted(
+    drawn_case: Case, cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = cast(Store, MemoryStore())
+    with workers(store, 1, lambda *_: None) as case_workers:
+        case_workers.boot([(drawn_case, bench(SlowEndKernel(cache)), 1)])
+        (process,) = active_children()
+        assert process.pid is not None
+
+        def interrupt(pid: int) -> None:
+            while not (cache / "ending").exists():
+                time.sleep(0.02)
+            os.kill(pid, signal.SIGTERM)
+
+        thread = Thread(target=interrupt, args=(process.pid,))
+        thread.start()
+    thread.join()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_there_is_a_process_for_each_cpu_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
