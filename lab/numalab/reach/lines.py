@@ -4,7 +4,8 @@ The line table of optimized code has two kinds of rows: of instructions, which m
 out of a branch (a load before the test) or into a later one (a copy that only one branch needs),
 and of the beginnings of statements (`is_stmt`, gcc's -gstatement-frontiers), which are at the right
 place but may have no instruction left. Where both are at one address, that address is exact.
-Otherwise the beginnings count, and instructions only where no beginning is left.
+Otherwise the beginnings count, and instructions only where no beginning is left: then also those
+of functions that are inlined at the line, but for moves, which gcc may put before the test.
 """
 
 import re
@@ -17,6 +18,7 @@ from numalab.reach.listing import Instruction, Row, StaticJump
 # Clones that gcc makes of a function (ipa-cp, ipa-split, cold blocks).
 _COLD = re.compile(r"\.cold(\.\d+)?$")
 _CLONE = re.compile(r"\.(part|isra|constprop|cold)\b.*")
+_MOVE = re.compile(r"(c?mov|lea|nop|xor|cltq|cdqe)")
 
 Place = tuple[str, int]
 
@@ -56,6 +58,7 @@ class Code:
     _addresses: list[int] = field(init=False)
     _by_place: dict[Place, list[Row]] = field(init=False, default_factory=dict)
     _real: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
+    _inlined: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
     _leaders: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +69,8 @@ class Code:
             self._by_place.setdefault((row.file, row.line), []).append(row)
         for instruction in self.instructions:
             self._real.setdefault(instruction.places[0], []).append(instruction)
+            for place in dict.fromkeys(instruction.places[1:]):
+                self._inlined.setdefault(place, []).append(instruction)
         targets = (instruction.target for instruction in self.instructions)
         plain = (_plain_target(instruction) for instruction in self.instructions)
         static = (jump.target for jump in self.static_jumps)
@@ -80,17 +85,19 @@ class Code:
         rows, real = self._by_place.get(place, []), self._real.get(place, [])
         if not rows and not real:
             return None
+        stated = any(row.is_statement for row in rows)
+        inlined = [] if stated else list(filter(_stays, self._inlined.get(place, [])))
         by_function: dict[str, list[Row]] = {}
         for row in rows:
             if row.is_statement and (instruction := self._at(row.address)):
                 by_function.setdefault(_COLD.sub("", instruction.function), []).append(row)
-        for instruction in real:
+        for instruction in (*real, *inlined):
             by_function.setdefault(_COLD.sub("", instruction.function), [])
         parts: list[tuple[tuple[int, ...], ...]] = []
         for function, statements in by_function.items():
             own = [
                 instruction
-                for instruction in real
+                for instruction in (*real, *inlined)
                 if _COLD.sub("", instruction.function) == function
             ]
             parts += self._parts(place, statements, own)
@@ -113,12 +120,12 @@ class Code:
                 markers.append(self._marker(row.address))
         copies: dict[tuple[Place, ...], list[Instruction]] = {}
         for instruction in real:
-            copies.setdefault(instruction.places[1:], []).append(instruction)
+            outer = instruction.places[instruction.places.index(place) + 1 :]
+            copies.setdefault(outer, []).append(instruction)
         loose = {outer: own for outer, own in copies.items() if outer not in exact}
         yield from (tuple(dict.fromkeys(points)) for points in exact.values())
         for own in loose.values():
-            # A jump is never moved out of its branch.
-            jumps = [instruction.address for instruction in own if instruction.target]
+            jumps = [instruction.address for instruction in own if _stays(instruction, place)]
             addresses = jumps or [instruction.address for instruction in own]
             if markers and not jumps and len(loose) == 1:
                 yield tuple(dict.fromkeys(markers))
@@ -185,6 +192,12 @@ def executions(code: LineCode, counts: Mapping[int, int]) -> int:
         max(min(counts.get(address, 0) for address in point) for point in part)
         for part in code.parts
     )
+
+
+def _stays(instruction: Instruction, place: Place | None = None) -> bool:
+    """Whether it remains in its branch: a jump, or what inlined functions do beside moves."""
+    is_inlined = instruction.places[0] != place
+    return bool(instruction.target) or (is_inlined and not _MOVE.match(instruction.text))
 
 
 def _plain_target(instruction: Instruction) -> int | None:

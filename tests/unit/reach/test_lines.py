@@ -199,3 +199,53 @@ def test_a_line_whose_instruction_moved_into_a_later_branch_ran() -> None:
     assert executions(line, {0x41EE: 3, 0x420D: 3}) == 0
     # Other code jumps to the statement; that before it ends with a jump, which went another way.
     assert executions(line, {0x4210: 5, 0x41F0: 5}) == 5
+
+
+# select_idle_sibling() of Linux 6.12 by gcc 12.2 (shortened): line 8001 is a call that is inlined.
+# Its own row is of a jump on the path of asymmetric CPUs, which no guest has.
+CALLED_ROWS = """\
+CU: ../kernel/sched/fair.c:
+File name                            Line number    Starting address    View    Stmt
+fair.c                                      8000              0x69c0               x
+
+../arch/x86/include/asm/bitops.h:[++]
+bitops.h                                     227              0x69fb       2
+
+../kernel/sched/fair.c:
+fair.c                                      8000              0x6a0a
+fair.c                                      8002              0x6a10               x
+fair.c                                      8001              0x6d52
+fair.c                                         -              0x6d60
+"""
+CALLED = """\
+
+Disassembly of section .text:
+
+00000000000069c0 <sibling>:
+sibling():
+/linux/build-0/../kernel/sched/fair.c:8000
+    69c0:\tcall   0 <idle>
+test_bit():
+/linux/build-0/../arch/x86/include/asm/bitops.h:227
+inlined by /linux/build-0/../kernel/sched/fair.c:8001 (sibling)
+    69fb:\tmov    0x3d8(%r14),%rax
+inlined by /linux/build-0/../kernel/sched/fair.c:8001 (sibling)
+    6a06:\tbt     %rdx,(%rax)
+sibling():
+/linux/build-0/../kernel/sched/fair.c:8000
+    6a0a:\tjae    606c <sibling+0x35c>
+/linux/build-0/../kernel/sched/fair.c:8002
+    6a10:\tnopl   0x0(%rax,%rax,1)
+/linux/build-0/../kernel/sched/fair.c:8001
+    6d52:\tcmp    %rax,%rdx
+    6d55:\tjae    606c <sibling+0x35c>
+"""
+
+
+def test_a_line_that_is_an_inlined_call_runs_with_the_function() -> None:
+    rows = parse_rows(CALLED_ROWS, f"{TREE}/build-0", TREE)
+    line = Code(rows, parse_instructions(CALLED, TREE), ()).line((FILE, 8001))
+    assert line is not None
+    assert executions(line, {0x69FB: 9, 0x6A06: 9, 0x6A0A: 9}) == 9
+    assert executions(line, {0x69C0: 9, 0x69FB: 9}) == 0, "the load may be moved before the test"
+    assert executions(line, {0x6D55: 2}) == 2
