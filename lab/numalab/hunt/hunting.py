@@ -24,7 +24,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
 from numalab.hunt.kinds import classes
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.property import FACTS
+from numalab.hunt.property import FACTS, function_of
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
@@ -154,8 +154,9 @@ class Hunter:
             screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
             self._note(screened.dropped, quiet=True)
             near = self._pursue_all(screened.left)
-        if self.calls is not None and not self._is_over():
+        if self.calls is not None and not (self._is_over() or self._names_function):
             self._pursue_all(self.calls.suspects(self.unconfirmed))
+        if self.calls is not None and not (self._is_over() or self._names_function):
             self._confirm_calls(self.calls.strongest())
         return near
 
@@ -169,7 +170,7 @@ class Hunter:
 
     def _confirm_calls(self, trend: CallTrend | None) -> None:
         """Look for a trend of calls with other seeds, and note it if they show it."""
-        if trend is None or self._is_over() or trend.clearest.finding.prop in self._confirmed:
+        if trend is None:
             return
         mine, theirs = trend.clearest.finding, trend.clearest.theirs
         self.tell(f"suspected: {mine.prop}: {beside(mine, theirs)}; trying other seeds")
@@ -309,6 +310,8 @@ class Hunter:
         for finding in shown:
             if finding.prop in self._confirmed or (self.hunt.violations and self.aim.first_only):
                 continue
+            if self._names_function and function_of(finding.prop):
+                continue
             self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}; shrinking")
             alone = case if finding.load is None else case.only(case.loads[finding.load])
             small = None
@@ -344,6 +347,11 @@ class Hunter:
     @property
     def _confirmed(self) -> frozenset[str]:
         return frozenset(violation.finding.prop for violation in self.hunt.violations)
+
+    @property
+    def _names_function(self) -> bool:
+        """Whether a violation names a function: the calls of others mostly follow from it."""
+        return any(function_of(violation.finding.prop) for violation in self.hunt.violations)
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)

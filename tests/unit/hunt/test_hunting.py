@@ -9,11 +9,14 @@ import pytest
 
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.calls.findings import quantity_of
+from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
 from numalab.hunt.kinds import classes
+from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
 PROP = "reachability"
@@ -390,3 +393,58 @@ def test_the_first_seed_of_a_case_shows_it_best(case: Case) -> None:
     ).hunt.violations
     assert violation.seeds == (3, 4, 2)
     assert violation.finding.value == 4.0
+
+
+@dataclass
+class CalledFunctions:
+    """Suspects the calls of two functions in one load, and then their trends."""
+
+    case: Case
+    asked: int = 0
+
+    def counted_on(self, *benches: HuntBench) -> tuple[HuntBench, ...]:
+        return benches
+
+    def add(self, *_: object) -> None:
+        pass
+
+    def suspects(self, _: Counter[str]) -> list[list[Suspect]]:
+        self.asked += 1
+        findings = (quantity_of(name).finding(0, 90, "more") for name in ("pull", "push"))
+        return [[Suspect(self.case, finding, None, 4.0) for finding in findings]]
+
+    def strongest(self) -> None:
+        self.asked += 1
+
+
+def test_one_function_is_named_since_the_calls_of_others_follow(
+    drawn_case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
+
+    @dataclass
+    class Counting(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            results = []
+            for case, bench, seed in boots:
+                count = 90 if cast(FakeBench, bench).name == "mine" else 10
+                findings = [
+                    quantity_of(name).finding(load, count, "more")
+                    for load in range(len(case.loads) if seed > 1 else 0)
+                    for name in ("pull", "push")
+                ]
+                results.append(BootResult(tuple(findings), 1.0))
+            return results
+
+    crew = cast(CaseWorkers, Counting(lambda *_: (0.0, False)))
+    names = frozenset({"more-calls-of-pull", "more-calls-of-push", "calls"})
+    calls = CalledFunctions(drawn_case)
+    hunter = Hunter(
+        Aim(seed=1, properties=names, seconds=60), MINE, crew, lambda _: None, THEIRS,
+        calls=cast(CallTrends, calls),
+    )  # fmt: skip
+    hunter.round([drawn_case])
+    assert [item.finding.prop for item in hunter.hunt.violations] == ["more-calls-of-pull"]
+    assert sum(item.confirmed for item in hunter.hunt.suspicions) == 2
+    hunter.round([drawn_case])
+    assert calls.asked == 1, "not asked again"

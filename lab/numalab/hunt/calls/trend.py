@@ -167,7 +167,7 @@ class CallTrends:
         """
         least = _STRONG + _RAISED * len(self._returned)
         best: tuple[float, str, int] | None = None
-        for kind, sums in self._sums.items():
+        for kind, sums in sorted(self._sums.items()):
             values = np.abs(sums.strength)
             values[[self._names.index(name) for name in self._returned]] = 0.0
             place = int(np.argmax(values))
