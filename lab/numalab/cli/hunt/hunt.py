@@ -300,14 +300,13 @@ def _calls(
 ) -> CallTrends | None:
     """Return what compares the calls of functions; None where they are not counted."""
     counts = CALLS in aim.properties and bench.choice.mode == "icount" and not aim.survey
-    if not references or not counts or bench.scheduler is not None:
+    if not (references and counts) or bench.scheduler is not None:
         return None
     try:
-        planned = plan_calls(bench, references[0], tell)
+        return plan_calls(bench, references[0], tell)
     except LabError as error:
         say(f"warning: calls of functions are not compared: {str(error).splitlines()[0]}")
         return None
-    return None if planned is None else CallTrends(*planned)
 
 
 def _list_properties(names: Sequence[str], as_json: bool) -> None:

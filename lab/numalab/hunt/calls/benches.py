@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.functions import CountedFunctions, comparable, read_code, read_symbols
+from numalab.hunt.calls.functions import comparable, read_code, read_symbols
+from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.property import function_of
 from numalab.kernel.patch_base import files_of
 from numalab.progress import Progress, no_progress
@@ -12,8 +13,8 @@ from numalab.progress import Progress, no_progress
 
 def plan_calls(
     bench: HuntBench, reference: HuntBench, on_progress: Progress = no_progress
-) -> tuple[CountedFunctions, CountedFunctions] | None:
-    """Return what boots of both kernels count; None if a kernel has no symbols.
+) -> CallTrends | None:
+    """Return what boots of both kernels count and compare; None if a kernel has no symbols.
 
     Raises HostError, BuildError and UserError as `files_of` does.
     """
@@ -25,7 +26,7 @@ def plan_calls(
         codes.append(read_code(symbols, files_of(side.kernel, on_progress)))
     names = comparable(*codes)
     mine, theirs = (code.counted(names) for code in codes)
-    return (mine, theirs) if names and mine.mark and theirs.mark else None
+    return CallTrends(mine, theirs) if names and mine.mark and theirs.mark else None
 
 
 def for_properties(bench: HuntBench, properties: Iterable[str]) -> HuntBench:
