@@ -1,13 +1,14 @@
 """Why a line of C has no code: comments, directives, conditions of the configuration. Pure."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _TOKEN = re.compile(r"\|\||&&|!(?!=)|[()]|defined\b|IS_(?:ENABLED|BUILTIN)\b|\w+|\S")
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)")
 _COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _OPERATORS = ("=", ",", "&", "|", "?", "+", "-", "*", "/", "<", ">", "%", "^")
+_HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")  # of a function
 _NEARBY = 40  # lines of a statement
 _MAX_TOKENS = 500
 
@@ -221,7 +222,7 @@ def enclosing_function(text: str, number: int) -> str:
             ends = all(later.endswith("\\") for later in lines[at : number - 1])
             if ends:
                 return match[1]
-        elif match := re.match(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)", line):
+        elif match := _HEAD.match(line):
             return match[1]
         elif line.startswith("}") and at < number - 1:
             return ""
@@ -239,6 +240,22 @@ def function_lines(text: str, number: int) -> range:
     first = next((at for at in range(begin, 0, -1) if head.match(lines[at - 1])), 0)
     last = next((at for at in range(begin, end) if lines[at - 1].startswith("}")), 0)
     return range(first, last + 1) if first and last else range(0)
+
+
+def functions_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each function that a C file of the kernel defines."""
+    name, begun = "", list[str]()
+    for line in text.split("\n"):
+        if not name and (match := _HEAD.match(line)) and not line.startswith("#"):
+            name, begun = match[1], []
+        if name:
+            begun.append(line)
+        if line.startswith("}"):
+            if name:
+                yield name, "\n".join(begun)
+            name = ""
+        elif name and line.startswith("#define"):
+            name = ""
 
 
 def parse_config(text: str) -> Mapping[str, str]:

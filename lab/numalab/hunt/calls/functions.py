@@ -1,13 +1,14 @@
 """The functions whose calls boots count, and those that two kernels can be compared in."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from numalab.artifact.digest import digest_of
 from numalab.errors import HostError
 from numalab.files import read_regular
+from numalab.reach.source_text import functions_in
 from numalab.source.plain_files import SourceFile
 from numalab.workload.elf_symbols import ElfSymbol, addresses_of, functions_of
 
@@ -39,7 +40,6 @@ _COUNTED: Mapping[str, _File] = {
 }
 _MARK = "tracing_mark_write"  # kernel/trace/trace.c
 _LARGEST = 64 << 20  # of a vmlinux that holds symbols only
-_HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")
 Read = Callable[[str], SourceFile | None]
 
 
@@ -79,22 +79,6 @@ class KernelFunctions:
         return CountedFunctions(
             tuple(name for _, name in chosen), tuple(at for at, _ in chosen), self.mark, judged
         )
-
-
-def functions_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each function that a C file of the kernel defines."""
-    name, begun = "", list[str]()
-    for line in text.split("\n"):
-        if not name and (match := _HEAD.match(line)) and not line.startswith("#"):
-            name, begun = match[1], []
-        if name:
-            begun.append(line)
-        if line.startswith("}"):
-            if name:
-                yield name, "\n".join(begun)
-            name = ""
-        elif name and line.startswith("#define"):
-            name = ""
 
 
 def read_symbols(symbols: Path) -> KernelFunctions:

@@ -9,11 +9,11 @@ from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.calls.functions import (
     KernelFunctions,
     comparable,
-    functions_in,
     read_code,
     read_symbols,
 )
 from numalab.process import run
+from numalab.reach.source_text import functions_in
 from numalab.source.plain_files import SourceFile
 
 FAIR, CORE = "kernel/sched/fair.c", "kernel/sched/core.c"
