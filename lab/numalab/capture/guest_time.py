@@ -67,11 +67,10 @@ class GuestTime:
 
 @dataclass(frozen=True)
 class _Switches:
-    """The switches of one CPU in the trace: time, next task, and its name when it left the CPU."""
+    """The switches of one CPU in the trace: time and next task."""
 
     time_ns: _Ints
     pid: _Ints
-    comm: list[str]
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def join_tables(
         return JoinedTables(
             counts.with_columns(pid=pl.lit(None, pl.Int32), comm=pl.lit(None, pl.String)), traffic
         )
-    named = _named(counts, traced, clock)
+    named = _with_names(_with_tasks(counts, traced, clock), events)
     placed = None if places is None else _placed(places.rows, named, clock)
     return JoinedTables(named, traffic, placed)
 
@@ -245,23 +244,11 @@ def _since(counts: pl.DataFrame) -> dict[int, _Ints]:
 def _switches(events: pl.DataFrame) -> dict[int, _Switches]:
     if not {"prev_pid", "prev_comm", "next_pid", "next_comm"} <= set(events.columns):
         return {}
-    # A fork that executes another program has the name that it has when it leaves the CPU.
-    left = pl.col("prev_comm").shift(-1).over("cpu")
-    same = pl.col("prev_pid").shift(-1).over("cpu") == pl.col("next_pid")
-    rows = (
-        events.filter(pl.col("event") == "sched_switch")
-        .sort("cpu", "time_ns", maintain_order=True)
-        .select(
-            "cpu",
-            "time_ns",
-            pid=pl.col("next_pid").cast(pl.Int64),
-            comm=pl.when(same).then(left).otherwise("next_comm"),
-        )
+    rows = events.filter(pl.col("event") == "sched_switch").sort(
+        "cpu", "time_ns", maintain_order=True
     )
     return {
-        int(cpu): _Switches(
-            part["time_ns"].to_numpy(), part["pid"].to_numpy(), part["comm"].to_list()
-        )
+        int(cpu): _Switches(part["time_ns"].to_numpy(), part["next_pid"].cast(pl.Int64).to_numpy())
         for (cpu,), part in rows.group_by("cpu", maintain_order=True)
         if isinstance(cpu, int)
     }
@@ -281,31 +268,32 @@ def _timed(table: pl.DataFrame, clock: GuestTime | None, length_ns: int) -> pl.D
     )
 
 
-def _named(counts: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime) -> pl.DataFrame:
-    """Name the task of each row by the switch to it.
+def _with_tasks(
+    counts: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime
+) -> pl.DataFrame:
+    """Add the `pid` of each row by the switch to its task.
 
     Of several switches nearby, or without one, the usual task of the row's task_struct counts.
     """
     rows = counts.select("cpu", "task", "since_ns").unique().sort("cpu", "since_ns", "task")
-    named = _by_switch(rows, traced, clock, {})
-    usual = _usual(named)
-    mostly = {task: pid for task, pid, _ in usual.iter_rows()}
-    tasks = _by_switch(rows, traced, clock, mostly)
+    usual = _most(_by_switch(rows, traced, clock, {}).drop_nulls("pid"), "task")
+    tasks = _by_switch(rows, traced, clock, dict(usual.iter_rows()))
     joined = counts.join(tasks, on=["cpu", "task", "since_ns"], how="left", maintain_order="left")
     return (
-        joined.join(usual, on="task", how="left", maintain_order="left")
-        .with_columns(pid=pl.coalesce("pid", "usual_pid"), comm=pl.coalesce("comm", "usual_comm"))
-        .drop("usual_pid", "usual_comm")
+        joined.join(
+            usual.rename({"pid": "usual_pid"}), on="task", how="left", maintain_order="left"
+        )
+        .with_columns(pid=pl.coalesce("pid", "usual_pid"))
+        .drop("usual_pid")
     )
 
 
 def _by_switch(
     rows: pl.DataFrame, traced: dict[int, _Switches], clock: GuestTime, mostly: dict[int, int]
 ) -> pl.DataFrame:
-    """Add `pid` and `comm` of the switch of each row: of those near, one to its task_struct's usual
-    task, else the nearest; null for none."""
+    """Add the `pid` of the switch of each row: of those near, one to its task_struct's usual task,
+    else the nearest; null for none."""
     pids: list[int | None] = []
-    comms: list[str | None] = []
     for (cpu,), part in rows.group_by("cpu", maintain_order=True):
         switches = traced.get(cpu) if isinstance(cpu, int) else None
         times = None if switches is None else clock.of_trace(switches.time_ns)
@@ -317,21 +305,37 @@ def _by_switch(
                 same = [at for at in near if int(switches.pid[at]) == mostly.get(task)]
                 place = next(iter(same or near), None)
             pids.append(None if switches is None or place is None else int(switches.pid[place]))
-            comms.append(None if switches is None or place is None else switches.comm[place])
-    return rows.with_columns(
-        pid=pl.Series(pids, dtype=pl.Int32), comm=pl.Series(comms, dtype=pl.String)
-    )
+    return rows.with_columns(pid=pl.Series(pids, dtype=pl.Int32))
 
 
-def _usual(named: pl.DataFrame) -> pl.DataFrame:
-    """Return the usual task of each task_struct: task, usual_pid, usual_comm."""
+def _with_names(counts: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Add the name `comm` that the task of each row had at the end of its slice.
+
+    A task that executes another program has another name from then on. The trace says it where the
+    task next leaves or gets a CPU, or for its last slice, where it last did.
+    """
+    switched = events.filter(pl.col("event") == "sched_switch")
+    names = pl.concat(
+        switched.select(
+            pl.col("time_ns").cast(pl.Int64), pid=pl.col(f"{side}_pid").cast(pl.Int32),
+            comm=pl.col(f"{side}_comm").cast(pl.String),
+        )
+        for side in ("prev", "next")
+    ).sort("time_ns")  # fmt: skip
+    rows = counts.with_row_index("_row").sort("end_ns")
+    later, earlier = (
+        rows.join_asof(
+            names, left_on="end_ns", right_on="time_ns", by="pid", strategy=strategy,
+            check_sortedness=False,
+        )["comm"]
+        for strategy in ("forward", "backward")
+    )  # fmt: skip
+    idle = pl.format("swapper/{}", "cpu")  # process 0 on every CPU
     return (
-        named.filter(pl.col("pid").is_not_null())
-        .group_by("task", "pid")
-        .agg(pl.len(), comm=pl.col("comm").last())
-        .sort("len", "pid")
-        .group_by("task", maintain_order=True)
-        .agg(usual_pid=pl.col("pid").last(), usual_comm=pl.col("comm").last())
+        rows.with_columns(comm=later.fill_null(earlier))
+        .with_columns(comm=pl.when(pl.col("pid") == 0).then(idle).otherwise("comm"))
+        .sort("_row")
+        .drop("_row")
     )
 
 

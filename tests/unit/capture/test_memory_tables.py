@@ -162,6 +162,43 @@ def test_counts_get_the_trace_s_clock_and_the_names_of_their_tasks(
     assert abs(joined.traffic["start_ns"].item() - 10**9 / (1 + drift)) < 10_000
 
 
+def test_a_task_that_executes_another_program_has_its_name_from_then_on(
+    recording: Callable[..., tuple[pl.DataFrame, MemoryTables]],
+) -> None:
+    """The model sees one long stretch, since the switches within it are short: the trace has the
+    name of its end where the task leaves the CPU."""
+    events, tables = recording(0, 0.0)
+    last = int(events["time_ns"][-1])
+    switches = [
+        (last + 20_000_000, "t10", 10, "numactl", 50),
+        (last + 33_000_000, "numactl", 50, "ksoftirqd", 20),
+        (last + 33_030_000, "ksoftirqd", 20, "numactl", 50),
+        (last + 80_000_000, "fill", 50, "swapper/0", 0),
+        (last + 95_000_000, "swapper/0", 0, "t10", 10),
+    ]
+    names = ("time_ns", "prev_comm", "prev_pid", "next_comm", "next_pid")
+    more = pl.DataFrame(switches, schema=names, orient="row").with_columns(
+        cpu=pl.lit(0, pl.Int64), event=pl.lit("sched_switch")
+    )
+    since = last + 20_000_900
+    first = since // SLICE_NS * SLICE_NS
+    rows = pl.DataFrame(
+        {"slice_ns": [first + n * SLICE_NS for n in range(7)], "cpu": 0, "task": 0xFF32,
+         "since_ns": since}
+    ).cast(tables.counts.schema)  # fmt: skip
+    counts = join_tables(
+        MemoryTables(pl.concat([tables.counts, rows]), tables.traffic, SLICE_NS),
+        pl.concat([events, more.select(events.columns)]),
+    ).counts.filter(pl.col("task") == 0xFF32)
+    named = counts.select("end_ns", "pid", "comm").rows()
+    assert [pid for _, pid, _ in named] == [50] * 7
+    left = last + 33_000_000
+    assert [name for end, _, name in named] == [
+        "numactl" if end <= left else "fill" for end, _, _ in named
+    ]
+    assert {name for _, _, name in named} == {"numactl", "fill"}
+
+
 def test_a_task_that_ran_before_the_recording_is_known_by_its_later_rows(
     recording: Callable[..., tuple[pl.DataFrame, MemoryTables]],
 ) -> None:
