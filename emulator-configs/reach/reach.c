@@ -4,21 +4,18 @@
  *   -plugin reach.so,counts=FILE
  *
  * FILE lists what to count, and receives the counts: `struct header`, then the sites in the order
- * of their addresses, then the jumps (lab/numalab/reach/counts.py writes and reads it). It is
- * mapped, so that it is complete even after SIGKILL. All vCPUs run in one thread.
+ * of their addresses, then the jumps (lab/numalab/reach/counts.py writes and reads it).
+ * All vCPUs run in one thread.
  *
  * SPDX-License-Identifier: GPL-2.0-only
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "api.h"
+#include "counts_file.h"
 
 #define MAGIC UINT64_C(0x3168636165726e6c) /* "lnreach1" */
 
@@ -187,19 +184,12 @@ static void on_translation(uint64_t id, struct qemu_plugin_tb *block)
 	}
 }
 
-static bool map_file(const char *path)
+static bool map_file(int argc, char **argv)
 {
-	struct stat stat;
-	int descriptor = open(path, O_RDWR | O_CLOEXEC);
-	struct header *header;
 	size_t size;
+	struct header *header = map_counts_file(argc, argv, sizeof(*header), &size);
 
-	if (descriptor < 0 || fstat(descriptor, &stat) || stat.st_size < (off_t)sizeof(*header))
-		return false;
-	size = (size_t)stat.st_size;
-	header = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-	close(descriptor);
-	if (header == MAP_FAILED || header->magic != MAGIC || header->cpus > 1 << 16 ||
+	if (!header || header->magic != MAGIC || header->cpus > 1 << 16 ||
 	    header->sites > size || header->jumps > size)
 		return false;
 	file.header = header;
@@ -212,7 +202,7 @@ static bool map_file(const char *path)
 int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 {
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "counts=", 7) || !map_file(argv[0] + 7)) {
+	if (!map_file(argc, argv)) {
 		fprintf(stderr, "reach: counts=FILE is needed, made by numalab\n");
 		return -1;
 	}

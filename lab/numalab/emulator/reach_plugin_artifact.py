@@ -34,7 +34,7 @@ def _plugin(name: str, qemu: tuple[int, ...]) -> Path:
     source = folder / f"{name}.c"
     api = next(number for since, number in _API.items() if not qemu or qemu >= since)
     flags = (*_FLAGS, f"-DAPI_VERSION={api}")
-    hashes = [hash_file(path) for path in (source, folder / "api.h")]
+    hashes = [hash_file(path) for path in (source, *sorted(folder.glob("*.h")))]
     digest = digest_of([flags, version_line("gcc", "gcc"), hashes])
 
     def make(work: Work) -> None:
