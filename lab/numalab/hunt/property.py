@@ -27,8 +27,8 @@ OF_BOOT: Mapping[str, str] = {
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
     CALLS: "functions of the scheduler are called as often as with the reference kernel",
 }
-# A finding of CALLS is about one function.
-_CALLS_OF = re.compile(r"(?:more|less)-calls-of-(\w+)")
+# A finding of CALLS is about one function, or one block of it.
+_CALLS_OF = re.compile(r"(?:more|less)-(?:calls-of-(\w+)|runs-of-(\w+\+0x[0-9a-f]+/0x[0-9a-f]+))")
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ def absolute_property_names() -> tuple[str, ...]:
 
 
 def function_of(name: str) -> str | None:
-    """Return the function that a property of the calls of one function is about; else None."""
+    """Return the function or block that a property of CALLS is about; else None."""
     match = _CALLS_OF.fullmatch(name)
-    return match[1] if match else None
+    return (match[1] or match[2]) if match else None
 
 
 def is_property(name: str) -> bool:
@@ -155,7 +155,8 @@ def is_property(name: str) -> bool:
 def describe_property(name: str) -> str:
     """Return what holds of a property, in one sentence."""
     if function := function_of(name):
-        return f"{function}() is called as often as with the reference kernel"
+        runs = f"{function} runs" if "+" in function else f"{function}() is called"
+        return f"{runs} as often as with the reference kernel"
     return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
 
 

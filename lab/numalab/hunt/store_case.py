@@ -47,7 +47,7 @@ def store_case(
         scheduler=bench.scheduler.scheduler.spec if bench.scheduler is not None else None,
         watchdog_ms=bench.scheduler.watchdog_ms if bench.scheduler is not None else 0,
     )
-    file = folder / f"{violation.finding.prop}-{violation.case.key()[:6]}.toml"
+    file = folder / f"{violation.finding.prop.replace('/', '_')}-{violation.case.key()[:6]}.toml"
     write_text(file, text)
     shown = Shown(violation.case, violation.finding, violation.seeds)
     if bench.scheduler is None:

@@ -56,12 +56,7 @@ def prepare_reach(
     """
     # The patched kernel first: its tree is usually the last one that was built.
     sides = (PatchSide("patched", *patched), PatchSide("baseline", *base))
-    codes: dict[Side, KernelCode] = {}
-    for side in sides:
-        names = {name for change in changes if (name := _name(change, side.side))}
-        sources = sorted(name for name in names if name.endswith(_COMPILED))
-        functions = sorted(_functions(changes, side.side))
-        codes[side.side] = kernel_code(side.spec, side.kernel, sources, functions, on_progress)
+    codes = {side.side: changed_code(changes, side, on_progress) for side in sides}
     before, after = codes["baseline"], codes["patched"]
     differing = _differing(before, after)
     lines = {side.side: _lines(changes, side, codes[side.side], whole_functions) for side in sides}
@@ -87,6 +82,19 @@ def prepare_reach(
             data=data,
         )
     return ReachPlan(series, change, tables)
+
+
+def changed_code(
+    changes: Sequence[FileChange], side: PatchSide, on_progress: Progress = no_progress
+) -> KernelCode:
+    """Return the code of the objects that the changes touch, in one of the two kernels.
+
+    Raises what `kernel_code` raises.
+    """
+    names = {name for change in changes if (name := _name(change, side.side))}
+    sources = sorted(name for name in names if name.endswith(_COMPILED))
+    functions = sorted(_functions(changes, side.side))
+    return kernel_code(side.spec, side.kernel, sources, functions, on_progress)
 
 
 def _name(change: FileChange, side: Side) -> str | None:

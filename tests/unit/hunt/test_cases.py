@@ -126,11 +126,17 @@ def test_masks_follow_what_happens() -> None:
     assert load.masks(0, 100) == {0}, "a mask that has nothing of the cpuset gives way to it"
 
 
+PROPERTIES_OF_CASES = (
+    *("reachability", "less-calls-of-__update_idle_core"),
+    "more-runs-of-task_h_load+0x3e/0x110",
+)
+
+
 def test_a_case_file_is_a_study_and_a_case(tmp_path: Path) -> None:
     for number in range(12):
         case = drawn(number)
         case = case.only(case.loads[0])
-        prop = "less-calls-of-__update_idle_core" if number % 2 else "reachability"
+        prop = PROPERTIES_OF_CASES[number % len(PROPERTIES_OF_CASES)]
         finding = Finding(prop, 0, 1.0, 0.98, 'node 3 was "idle" \\ all the time')
         path = tmp_path / f"case-{number}.toml"
         path.write_text(

@@ -64,8 +64,9 @@ def finding_of(trend: CallTrend, retrial: Retrial) -> Finding:
     mine, theirs = trend.clearest.finding, trend.clearest.theirs
     assert theirs is not None
     loads = f"loads ({trend.kind})" if trend.kind else "loads"
+    place = f" ({trend.place})" if trend.place else ""
     text = (
-        f"{mine.text}, with the reference kernel {theirs.text.rpartition(': ')[2]};"
+        f"{mine.text}{place}, with the reference kernel {theirs.text.rpartition(': ')[2]};"
         f" {trend.change} in {trend.larger} of {trend.count} {loads} (t = {trend.strength:.1f}),"
         f" and in {retrial}"
     )

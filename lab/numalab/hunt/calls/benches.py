@@ -1,14 +1,20 @@
 """Benches whose boots count calls: what two kernels are compared in, and what a finding needs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.functions import comparable, read_code, read_symbols
+from numalab.hunt.calls.blocks import shared_blocks
+from numalab.hunt.calls.functions import KernelFunctions, comparable, read_code, read_symbols
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.property import function_of
+from numalab.kernel.kernel_specs import without_last_series
 from numalab.kernel.patch_base import files_of
+from numalab.kernel.patch_series import find_series
 from numalab.progress import Progress, no_progress
+from numalab.reach.model import Side
+from numalab.reach.prepare import PatchSide, changed_code
+from numalab.source.changes import line_changes
 
 
 def plan_calls(
@@ -25,8 +31,36 @@ def plan_calls(
             return None
         codes.append(read_code(symbols, files_of(side.kernel, on_progress)))
     names = comparable(*codes)
-    mine, theirs = (code.counted(names) for code in codes)
-    return CallTrends(mine, theirs) if names and mine.mark and theirs.mark else None
+    places = _blocks(bench, reference, codes, on_progress)
+    mine, theirs = (code.counted([*names, *places]) for code in codes)
+    return CallTrends(mine, theirs, places) if names and mine.mark and theirs.mark else None
+
+
+def _blocks(
+    bench: HuntBench,
+    reference: HuntBench,
+    codes: Sequence[KernelFunctions],
+    on_progress: Progress,
+) -> Mapping[str, str]:
+    """Return the blocks near the last series of the kernel; none beside another reference."""
+    base = without_last_series(bench.kernel)
+    if base is None or base.name != reference.kernel.name:
+        return {}
+    changes = line_changes([find_series(bench.kernel.series[-1])], files_of(base, on_progress))
+    sides: tuple[tuple[Side, HuntBench], ...] = (("patched", bench), ("baseline", reference))
+    after, before = (
+        changed_code(
+            changes, PatchSide(side, of.kernel, of.builds.kernels[of.kernel.name]), on_progress
+        )
+        for side, of in sides
+    )
+    mine, theirs = (code.sizes for code in codes)
+    places = {}
+    for block, place in shared_blocks(after, before).items():
+        function = block.partition("+")[0]
+        if function in mine and mine[function] == theirs.get(function):
+            places[f"{block}/{mine[function]:#x}"] = place
+    return places
 
 
 def for_properties(bench: HuntBench, properties: Iterable[str]) -> HuntBench:

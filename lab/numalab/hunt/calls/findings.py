@@ -1,4 +1,4 @@
-"""The calls of a function in a load as findings, in both directions."""
+"""The calls of a function, or runs of a block, in a load as findings, in both directions."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,8 +12,14 @@ FLOOR, _APART = 10.0, 1.9
 
 
 def quantity_of(function: str) -> Quantity:
-    """Return the quantity that compares the calls of a function."""
-    return Quantity(f"calls-of-{function}", "", FLOOR, apart=_APART)
+    """Return the quantity that compares the calls of a function, or the runs of a block."""
+    what = "runs" if is_block(function) else "calls"
+    return Quantity(f"{what}-of-{function}", "", FLOOR, apart=_APART)
+
+
+def is_block(name: str) -> bool:
+    """Whether it is the name of a block, not of a function."""
+    return "+" in name
 
 
 def call_findings(

@@ -1,4 +1,8 @@
-"""The functions whose calls boots count, and those that two kernels can be compared in."""
+"""The functions whose calls boots count, and those that two kernels can be compared in.
+
+A block of code (`numalab.hunt.calls.blocks`) is counted as a function is. It is called
+FUNCTION+OFFSET/SIZE, as in the kernel's own messages.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +49,7 @@ Read = Callable[[str], SourceFile | None]
 
 @dataclass(frozen=True)
 class CountedFunctions:
-    """Functions of one kernel by name, in the order of their addresses; what writes a mark.
+    """Functions and blocks of one kernel, in the order of their addresses; what writes a mark.
 
     A boot returns the counts. With `judged` it judges them instead, as properties of its loads.
     """
@@ -74,11 +78,21 @@ class KernelFunctions:
     bodies: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by file, by function
 
     def counted(self, names: Iterable[str], *, judged: bool = False) -> CountedFunctions:
-        """Return those of these functions that this kernel has."""
-        chosen = sorted((self.addresses[name], name) for name in names if name in self.addresses)
+        """Return those of these functions and blocks that this kernel has."""
+        places = ((self._address(name), name) for name in names)
+        chosen = sorted((address, name) for address, name in places if address is not None)
         return CountedFunctions(
             tuple(name for _, name in chosen), tuple(at for at, _ in chosen), self.mark, judged
         )
+
+    def _address(self, name: str) -> int | None:
+        """Return where a function or block begins; None in a function of another size."""
+        function, _, place = name.partition("+")
+        offset, _, size = place.partition("/")
+        if size and self.sizes.get(function) != int(size, 16):
+            return None
+        address = self.addresses.get(function)
+        return None if address is None else address + int(offset or "0", 16)
 
 
 def read_symbols(symbols: Path) -> KernelFunctions:

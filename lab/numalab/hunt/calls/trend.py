@@ -7,14 +7,14 @@ they differ most are tried again.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.findings import FLOOR, quantity_of
+from numalab.hunt.calls.findings import FLOOR, is_block, quantity_of
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.case import Case
 from numalab.hunt.compare.quantity import Change
@@ -44,6 +44,7 @@ class CallTrend:
 
     `strength` is that of all loads so far, `larger` of `count` loads in which it was called differ
     in the same direction. `cases` are the machines where that shows most, with these loads only.
+    `place` is the file and line of a block.
     """
 
     function: str
@@ -54,6 +55,7 @@ class CallTrend:
     count: int
     cases: tuple[Case, ...]
     clearest: Suspect
+    place: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +118,14 @@ class _Sums:
 
 @dataclass
 class CallTrends:
-    """The calls of functions on both kernels: `mine` and `theirs` are what their boots count."""
+    """The calls of functions on both kernels: `mine` and `theirs` are what their boots count.
+
+    `places` are file and line of each block among them.
+    """
 
     mine: CountedFunctions
     theirs: CountedFunctions
+    places: Mapping[str, str] = field(default_factory=dict)
     _loads: list[_Load] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
     _tried: set[tuple[str, int]] = field(default_factory=set)
@@ -152,9 +158,15 @@ class CallTrends:
     def suspects(self, failed: Counter[str]) -> list[list[Suspect]]:
         """Return the functions to try again, those of a load together, the strongest trend first.
 
-        `failed` counts the findings of each property that fresh boots did not confirm.
+        Blocks are left to `strongest`: those of one function differ together. `failed` counts the
+        findings of each property that fresh boots did not confirm.
         """
-        worn = np.array([1 + _WORN * self._failures(name, failed) for name in self._names])
+        worn = np.array(
+            [
+                np.inf if is_block(name) else 1 + _WORN * self._failures(name, failed)
+                for name in self._names
+            ]
+        )
         strengths = {kind: sums.strength / worn for kind, sums in self._sums.items()}
         groups: list[list[Suspect]] = []
         while len(groups) < _LOADS and (load := self._clearest(strengths)) is not None:
@@ -189,7 +201,10 @@ class CallTrends:
         clearest = loads[int(np.argmax(along))].suspect(name, place, strength, change)
         larger = sum(value > 0 for value in along)
         cases = _clear_cases(loads, along)
-        return CallTrend(name, kind, change, strength, larger, len(loads), cases, clearest)
+        place_in_source = self.places.get(name, "")
+        return CallTrend(
+            name, kind, change, strength, larger, len(loads), cases, clearest, place_in_source
+        )
 
     def _failures(self, function: str, failed: Counter[str]) -> int:
         name = quantity_of(function).name

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+from numalab.hunt.calls.again import Retrial, finding_of
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
@@ -95,6 +96,25 @@ def test_the_strongest_trend_names_the_machines_that_show_it_most() -> None:
     assert again.strongest() == trend and again.strongest() is None, "each is returned once"
     assert trends().strongest() is None
     assert trends(count=0).strongest() is None
+
+
+def test_a_block_has_a_trend_and_its_place_but_no_trial_of_its_own() -> None:
+    rng = random.Random(8)
+    block = "pick+0x1f/0x60"
+    functions = CountedFunctions((*NAMES, block), tuple(range(41)), 99)
+    blocks = CallTrends(functions, functions, {block: "kernel/sched/fair.c:9480"})
+    for case in cases(4, rng):
+        sides = [boot(case, rng), boot(case, rng)]
+        for side, runs in zip(sides, (300, 900), strict=True):
+            for counts in side.calls.values():
+                counts[block] = runs  # type: ignore[index]
+        blocks.add(case, *sides)
+    assert not blocks.suspects(Counter())
+    trend = blocks.strongest()
+    assert trend is not None and (trend.function, trend.change) == (block, "less")
+    assert trend.clearest.finding.prop == f"less-runs-of-{block}"
+    finding = finding_of(trend, Retrial(2, 5.0, 9, 10))
+    assert "runs-of-pick+0x1f/0x60: 300 (kernel/sched/fair.c:9480), with the" in finding.text
 
 
 def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:

@@ -61,6 +61,10 @@ def test_judged_calls_are_findings_in_both_directions(tmp_path: Path) -> None:
     assert all(item.differential and is_property(item.prop) for item in findings)
     assert function_of("more-calls-of-pick") == "pick"
     assert describe_property("more-calls-of-pick").startswith("pick() is called as often")
+    block = "less-runs-of-pick+0x1f/0x60"
+    assert function_of(block) == "pick+0x1f/0x60" and is_property(block)
+    assert describe_property(block) == "pick+0x1f/0x60 runs as often as with the reference kernel"
+    assert not is_property("less-runs-of-pick") and not is_property(block.replace("runs", "calls"))
     assert function_of("more-switches") is None and not is_property("more-calls-of-")
 
 

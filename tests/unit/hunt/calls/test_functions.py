@@ -74,6 +74,13 @@ def test_functions_near_a_change_of_code_are_not_compared() -> None:
     assert "alone" not in comparable(gone, theirs)
 
 
+def test_a_block_is_counted_in_functions_of_its_size_only() -> None:
+    kernel = code({"pick": 0x30, "push": 0x40})
+    counted = kernel.counted(["push+0x8/0x40", "pick", "push+0x9/0x44", "pull+0x1/0x8"])
+    assert counted.names == ("pick", "push+0x8/0x40")
+    assert counted.addresses == (16, 32 + 8)
+
+
 def test_only_numa_functions_of_mm_are_compared() -> None:
     sizes = {"do_numa_page": 8, "migrate_misplaced_folio": 8, "copy_page": 8}
     bodies = {"mm/memory.c": dict(functions_in("".join(map(body, sizes))))}
