@@ -25,7 +25,8 @@ OF_BOOT: Mapping[str, str] = {
     DOMAINS: "sched domains and groups are as predicted, also after loads",
     SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
-    CALLS: "functions of the scheduler are called as often as with the reference kernel",
+    CALLS: "functions of the scheduler and blocks near a patch run as often as with the reference"
+    " kernel",
 }
 # A finding of CALLS is about one function, or one block of it.
 _CALLS_OF = re.compile(r"(?:more|less)-(?:calls-of-(\w+)|runs-of-(\w+\+0x[0-9a-f]+/0x[0-9a-f]+))")
