@@ -30,12 +30,11 @@ _STRENGTH = 3.5  # of the trend of a function that is tried
 # Of a trend to look for in other boots, more after each one. The other boots alone decide: a lower
 # bar costs time, and no false positive.
 _STRONG, _RAISED = 3.4, 0.2
-_MORE_OF_BLOCK = 0.4  # there are six times as many blocks as functions
 _SAME_WAY = 2.0  # of the trends of other functions that are tried with it
 _LEAST = 0.35  # the logarithm of the smallest ratio in the load that is tried
 _FUNCTIONS = 12  # tried in one load
 _LOADS = 2  # tried in one round
-_CASES, _LOADS_AGAIN = 8, 48  # at most in which a trend is looked for again
+_CASES, _LOADS_AGAIN = 5, 48  # at most in which a trend is looked for again
 _WORN = 0.2  # how much the strength of a function falls with each load that was not confirmed
 
 
@@ -132,12 +131,10 @@ class CallTrends:
     _tried: set[tuple[str, int]] = field(default_factory=set)
     _returned: list[str] = field(default_factory=list)
     _names: tuple[str, ...] = ()
-    _more: _Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         """Order the functions by name: their addresses differ between the kernels."""
         self._names = tuple(sorted(self.mine.names))
-        self._more = np.array([_MORE_OF_BLOCK * is_block(name) for name in self._names])
 
     def counted_on(self, bench: HuntBench, reference: HuntBench) -> tuple[HuntBench, HuntBench]:
         """Return the benches whose boots count the functions."""
@@ -185,16 +182,15 @@ class CallTrends:
         least = _STRONG + _RAISED * len(self._returned)
         best: tuple[float, str, int] | None = None
         for kind, sums in sorted(self._sums.items()):
-            values = np.abs(sums.strength) - self._more
+            values = np.abs(sums.strength)
             values[[self._names.index(name) for name in self._returned]] = 0.0
             place = int(np.argmax(values))
             if values[place] >= least and (best is None or values[place] > best[0]):
                 best = float(values[place]), kind, place
         if best is None:
             return None
-        strength, kind, place = best
-        self._returned.append(self._names[place])
-        return self._trend(strength + float(self._more[place]), kind, place)
+        self._returned.append(self._names[best[2]])
+        return self._trend(*best)
 
     def _trend(self, strength: float, kind: str, place: int) -> CallTrend:
         sign = float(np.sign(self._sums[kind].total[place]))
