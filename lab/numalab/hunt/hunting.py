@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.again import finding_of, look_again
+from numalab.hunt.calls.again import Settled, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.outcomes import Suspicion, beside, closest, suspicion
@@ -166,7 +166,7 @@ class Hunter:
         if trend is None:
             return
         self.has_trend = True
-        self._note_trend(trend.finding, trend.clearest.case)
+        self._note_trend(trend.finding, trend.clearest.case, lambda: None)
 
     def _confirm_calls(self, trend: CallTrend | None) -> None:
         """Look for a trend of calls with other seeds, and note it if they show it."""
@@ -180,17 +180,23 @@ class Hunter:
         outcome = suspicion(mine, [mine], samples, confirmed=retrial.confirms)
         self._note([outcome], quiet=True)
         if retrial.confirms:
-            self._note_trend(finding_of(trend, retrial), trend.clearest.case)
+            self._note_trend(
+                finding_of(trend, retrial), trend.clearest.case,
+                lambda: alone(trend, retrial, self.fresh_boots, self.goes_on),
+            )  # fmt: skip
 
-    def _note_trend(self, finding: Finding, case: Case) -> None:
-        """Note a confirmed trend, with its clearest load."""
+    def _note_trend(
+        self, finding: Finding, case: Case, settle: Callable[[], Settled | None]
+    ) -> None:
+        """Note a confirmed trend, with the case that shows it alone, or else its clearest load."""
         minutes, boots = self._minutes(), self.workers.requested
-        alone = case.only(case.loads[finding.load or 0])
+        case = case.only(case.loads[finding.load or 0])
         self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}")
+        smallest, of_smallest, seeds = settle() or (case, finding, self.fresh_boots.seeds)
         self.hunt.violations.append(
             ConfirmedViolation(
-                alone, alone, finding, self.fresh_boots.seeds, minutes, minutes,
-                self.hunt.machines, boots, boots,
+                case, smallest, of_smallest, seeds, minutes, self._minutes(),
+                self.hunt.machines, boots, self.workers.requested,
             )
         )  # fmt: skip
 

@@ -35,6 +35,7 @@ _LEAST = 0.35  # the logarithm of the smallest ratio in the load that is tried
 _FUNCTIONS = 12  # tried in one load
 _LOADS = 2  # tried in one round
 _CASES, _LOADS_AGAIN = 5, 48  # at most in which a trend is looked for again
+_CLEAR = 4  # loads that may show a trend alone
 _WORN = 0.2  # how much the strength of a function falls with each load that was not confirmed
 
 
@@ -43,8 +44,8 @@ class CallTrend:
     """A function that is called more (or less) often in the loads of a kind (ALL: in all loads).
 
     `strength` is that of all loads so far, `larger` of `count` loads in which it was called differ
-    in the same direction. `cases` are the machines where that shows most, with these loads only.
-    `place` is the file and line of a block.
+    in the same direction. `cases` are the machines where that shows most, with these loads only;
+    `clear` are the loads that differ most, the clearest first. `place` is file and line of a block.
     """
 
     function: str
@@ -54,8 +55,13 @@ class CallTrend:
     larger: int
     count: int
     cases: tuple[Case, ...]
-    clearest: Suspect
+    clear: tuple[Suspect, ...]
     place: str = ""
+
+    @property
+    def clearest(self) -> Suspect:
+        """The load that differs most."""
+        return self.clear[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,12 +204,13 @@ class CallTrends:
         loads = [load for load in of_kind if load.mine[place] + load.theirs[place]]
         along = [sign * float(load.differences[place]) for load in loads]
         name, change = self._names[place], _change(sign)
-        clearest = loads[int(np.argmax(along))].suspect(name, place, strength, change)
+        by_ratio = sorted(loads, key=lambda load: -sign * float(load.ratios[place]))[:_CLEAR]
+        clear = tuple(load.suspect(name, place, strength, change) for load in by_ratio)
         larger = sum(value > 0 for value in along)
         cases = _clear_cases(loads, along)
         place_in_source = self.places.get(name, "")
         return CallTrend(
-            name, kind, change, strength, larger, len(loads), cases, clearest, place_in_source
+            name, kind, change, strength, larger, len(loads), cases, clear, place_in_source
         )
 
     def _failures(self, function: str, failed: Counter[str]) -> int:

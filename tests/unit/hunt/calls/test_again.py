@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.again import Retrial, finding_of, look_again
+from numalab.hunt.calls.again import Retrial, alone, finding_of, look_again
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.calls.trend import CallTrend
 from numalab.hunt.case import Case
@@ -58,8 +58,8 @@ def trend_of() -> CallTrend:
     machine = draw_machine(rng)
     case = Case(machine, draw_loads(rng, machine, 20))
     mine, theirs = (quantity_of("move").finding(4, count, "less") for count in (1, 9))
-    clearest = Suspect(case, mine, theirs, 4.5)
-    return CallTrend("move", "memory", "less", 4.5, 30, 40, (case,), clearest)
+    clear = (Suspect(case, mine, theirs, 4.5), Suspect(case, replace(mine, load=5), theirs, 4.5))
+    return CallTrend("move", "memory", "less", 4.5, 30, 40, (case,), clear)
 
 
 @pytest.fixture(autouse=True)
@@ -67,10 +67,14 @@ def without_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
 
 
+def fresh(crew: FakeWorkers) -> FreshBoots:
+    mine, theirs = (cast(HuntBench, FakeBench(name)) for name in ("mine", "theirs"))
+    return FreshBoots(cast(CaseWorkers, crew), mine, theirs, 1)
+
+
 def looked(calls: Calls) -> tuple[Retrial, FakeWorkers]:
     crew = FakeWorkers(calls)
-    mine, theirs = (cast(HuntBench, FakeBench(name)) for name in ("mine", "theirs"))
-    return look_again(trend_of(), FreshBoots(cast(CaseWorkers, crew), mine, theirs, 1)), crew
+    return look_again(trend_of(), fresh(crew)), crew
 
 
 def test_a_trend_that_other_seeds_show_is_a_finding() -> None:
@@ -99,3 +103,20 @@ def test_a_seed_that_does_not_show_it_ends_the_attempt() -> None:
     assert opposite.strength < 0 and not opposite.confirms
     equal, _ = looked(lambda *_: 5)
     assert equal.strength == 0 and not equal.confirms
+
+
+def test_the_case_of_a_trend_is_a_load_that_shows_it_alone() -> None:
+    crew = FakeWorkers(lambda kernel, _: 9 if kernel == "mine" else 90)
+    trend, retrial = trend_of(), Retrial(2, 4.0, 30, 40)
+    settled = alone(trend, retrial, fresh(crew), lambda: True)
+    assert settled is not None
+    case, finding, seeds = settled
+    assert len(case.loads) == 1 and case.machine.cpu_count <= trend.clearest.case.machine.cpu_count
+    assert set(seeds) <= {2, 3, 4} and finding.violated and finding.measured == 9
+    assert finding.text.startswith("calls-of-move: 9, with the reference kernel 90; less in 30 of")
+    assert not quantity_of("move").finding(0, 90, "less").value > finding.most
+
+
+def test_a_trend_that_no_load_shows_alone_has_no_smaller_case() -> None:
+    noisy = FakeWorkers(lambda kernel, seed: 40 if kernel == "mine" else 30 + 20 * (seed % 2))
+    assert alone(trend_of(), Retrial(2, 4.0, 30, 40), fresh(noisy), lambda: True) is None

@@ -114,7 +114,7 @@ def test_a_block_has_a_trend_and_its_place_but_no_trial_of_its_own() -> None:
     assert trend is not None and (trend.function, trend.change) == (block, "less")
     assert trend.clearest.finding.prop == f"less-runs-of-{block}"
     finding = finding_of(trend, Retrial(2, 5.0, 9, 10))
-    assert "runs-of-pick+0x1f/0x60: 300 (kernel/sched/fair.c:9480), with the" in finding.text
+    assert "with the reference kernel 900 (kernel/sched/fair.c:9480); less in" in finding.text
 
 
 def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:
