@@ -268,7 +268,7 @@ class Hunter:
             hunt.failed.append(result.error)
             return []
         if self.direction is not None:
-            self.direction.take(hunt.machines, case, result.reach)
+            self.direction.take(hunt.machines, case, result.reach, result.calls)
         hunt.covered.update(classes(case))
         hunt.different[case.only().text] += 1
         for finding in result.findings:

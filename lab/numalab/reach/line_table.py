@@ -88,6 +88,14 @@ class LineTable:
         yield from (jump.address for jump in self.jumps)  # the plugin follows jumps of sites only
 
     @property
+    def changed_addresses(self) -> Iterator[int]:
+        """One address of each copy of a changed line; of changed functions if no line has code."""
+        changed = [line.code for line in self.lines if line.is_changed and line.code]
+        yield from (part[0][0] for code in changed for part in code.parts)
+        if not changed:
+            yield from (function.address for function in self.functions)
+
+    @property
     def jumps(self) -> Iterator[Jump]:
         """The jumps to follow."""
         count = 0

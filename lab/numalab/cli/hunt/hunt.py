@@ -184,7 +184,7 @@ def command(
         if references and not aim.survey:
             require_different(bench, references[0])
         direction = _direction(spec, bench, steers=not undirected, tell=tell)
-        calls = _calls(bench, references, aim, tell)
+        calls = _calls(bench, references, aim, tell, direction)
     beside = f" against {other.name}" if other else ""
     say(
         f"hunting on {bench.title}{beside} with seed {seed} in mode {bench.choice.mode},"
@@ -296,14 +296,15 @@ def _direction(
 
 
 def _calls(
-    bench: HuntBench, references: Sequence[HuntBench], aim: Aim, tell: Progress
-) -> CallTrends | None:
+    bench: HuntBench, references: Sequence[HuntBench], aim: Aim, tell: Progress,
+    direction: HuntDirection | None,
+) -> CallTrends | None:  # fmt: skip
     """Return what compares the calls of functions; None where they are not counted."""
     counts = CALLS in aim.properties and bench.choice.mode == "icount" and not aim.survey
-    if not (references and counts) or bench.scheduler is not None:
+    if direction is None or not (references and counts):
         return None
     try:
-        return plan_calls(bench, references[0], tell)
+        return plan_calls(bench, references[0], tell, direction.table.changed_addresses)
     except LabError as error:
         say(f"warning: calls of functions are not compared: {str(error).splitlines()[0]}")
         return None
@@ -319,9 +320,8 @@ def _list_properties(names: Sequence[str], as_json: bool) -> None:
 
 def _one_kernel(names: Sequence[str]) -> KernelSpec:
     if len(names) > 1:
-        raise UserError(
-            f"a hunt is on one kernel, not {len(names)}; --replay takes several", key="--kernel"
-        )
+        reason = f"a hunt is on one kernel, not {len(names)}; --replay takes several"
+        raise UserError(reason, key="--kernel")
     return chosen_kernel(names[0])
 
 

@@ -18,9 +18,14 @@ from numalab.source.changes import line_changes
 
 
 def plan_calls(
-    bench: HuntBench, reference: HuntBench, on_progress: Progress = no_progress
+    bench: HuntBench,
+    reference: HuntBench,
+    on_progress: Progress = no_progress,
+    lines: Iterable[int] = (),
 ) -> CallTrends | None:
     """Return what boots of both kernels count and compare; None if a kernel has no symbols.
+
+    Boots of the first kernel also count what is at the addresses of `lines`, the changed ones.
 
     Raises HostError, BuildError and UserError as `files_of` does.
     """
@@ -33,7 +38,9 @@ def plan_calls(
     names = comparable(*codes)
     places = _blocks(bench, reference, codes, on_progress)
     mine, theirs = (code.counted([*names, *places]) for code in codes)
-    return CallTrends(mine, theirs, places) if names and mine.mark and theirs.mark else None
+    if not (names and mine.mark and theirs.mark):
+        return None
+    return CallTrends(mine.with_lines(lines), theirs, places)
 
 
 def _blocks(

@@ -42,6 +42,7 @@ _COUNTED: Mapping[str, _File] = {
     "mm/migrate.c": _File("migrate", "numa|misplaced"),
     "mm/memory.c": _File("memory", "numa|misplaced"),
 }
+_LINE = "changed line "
 _MARK = "tracing_mark_write"  # kernel/trace/trace.c
 _LARGEST = 64 << 20  # of a vmlinux that holds symbols only
 Read = Callable[[str], SourceFile | None]
@@ -58,6 +59,15 @@ class CountedFunctions:
     addresses: tuple[int, ...]
     mark: int
     judged: bool = False
+
+    def with_lines(self, addresses: Iterable[int]) -> "CountedFunctions":
+        """Return them with changed lines, which this kernel alone has."""
+        places = dict(zip(self.addresses, self.names, strict=True))
+        lines = {address: f"{_LINE}{n}" for n, address in enumerate(sorted({*addresses}))}
+        both = sorted((lines | places).items())
+        return replace(
+            self, names=tuple(name for _, name in both), addresses=tuple(at for at, _ in both)
+        )
 
     @property
     def key(self) -> str:
@@ -93,6 +103,11 @@ class KernelFunctions:
             return None
         address = self.addresses.get(function)
         return None if address is None else address + int(offset or "0", 16)
+
+
+def is_changed_line(name: str) -> bool:
+    """Whether it is the name of a changed line, not of a function or block."""
+    return name.startswith(_LINE)
 
 
 def read_symbols(symbols: Path) -> KernelFunctions:

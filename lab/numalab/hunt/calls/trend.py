@@ -139,8 +139,11 @@ class CallTrends:
     _names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Order the functions by name: their addresses differ between the kernels."""
-        self._names = tuple(sorted(self.mine.names))
+        """Order the functions by name: their addresses differ between the kernels.
+
+        What only one kernel has is not compared.
+        """
+        self._names = tuple(sorted(self.theirs.names))
 
     def counted_on(self, bench: HuntBench, reference: HuntBench) -> tuple[HuntBench, HuntBench]:
         """Return the benches whose boots count the functions."""

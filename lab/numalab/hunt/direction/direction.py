@@ -9,6 +9,8 @@ from numalab.hunt.direction.corpus import Corpus
 from numalab.hunt.direction.coverage import HuntCoverage, hunt_coverage
 from numalab.hunt.direction.fit import fitted
 from numalab.hunt.direction.hints import Bias
+from numalab.hunt.direction.relevance import Relevance
+from numalab.hunt.finding import CallsByLoad
 from numalab.hunt.generate.cases import LOADS, Near, draw_case
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
@@ -37,7 +39,8 @@ class HuntDirection:
 
     `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed, on
     the results that `take` received, in their order, and on `hunches`: how strongly loads of a
-    kind, or on a kind of machine, differ from the reference kernel's so far. Without `steers`, they
+    kind, or on a kind of machine, differ from the reference kernel's so far. Kinds that run the
+    changed code more often than others are drawn more often. Without `steers`, they
     are those of a hunt without direction; executions are counted all the same.
     """
 
@@ -46,6 +49,7 @@ class HuntDirection:
     steers: bool = True
     corpus: Corpus = field(default_factory=Corpus)
     hunches: Mapping[str, float] = field(default_factory=dict)
+    relevance: Relevance = field(default_factory=Relevance)
     total: PatchReach | None = None
 
     @property
@@ -66,8 +70,11 @@ class HuntDirection:
             return self._case(rng, machine, [], most)
         return self._varied(rng, most)
 
-    def take(self, number: int, case: Case, reach: RunReach | None) -> None:
+    def take(
+        self, number: int, case: Case, reach: RunReach | None, calls: CallsByLoad | None = None
+    ) -> None:
         """Add a booted case to the corpus, and its executions to the sum."""
+        self.relevance.take(case, calls or {})
         if reach is None:
             return
         self.corpus.add(number, case, reach)
@@ -84,6 +91,10 @@ class HuntDirection:
         strongest = max((self.hunches.get(kind, 0.0) for kind in kinds), default=0.0)
         return float(min(_HUNCH, max(1.0, 4.0 ** (strongest - _LEAST_HUNCH))))
 
+    def _weight(self, kinds: Collection[str]) -> float:
+        """Return how often to draw what is of these kinds, by all earlier boots."""
+        return self._hunch(kinds) * self.relevance.weight(kinds)
+
     def _machine(self, rng: random.Random) -> Topology:
         """Return one of several machines, weighted by what the changed code reads, and hunches."""
         smt = rng.random() < _SMT
@@ -92,7 +103,7 @@ class HuntDirection:
             drawn.append(draw_machine(rng, smt=True))
         power = self._power
         weights = [
-            self.bias.of_machine(machine) ** power * self._hunch(trend_kinds(machine))
+            self.bias.of_machine(machine) ** power * self._weight(trend_kinds(machine))
             for machine in drawn
         ]
         return rng.choices(drawn, weights)[0]
@@ -122,7 +133,7 @@ class HuntDirection:
         drawn = [load for _ in range(_POOL) for load in draw_loads(rng, machine, 2 * LOADS)]
         pool = [load for load in dict.fromkeys(drawn) if load not in chosen]
         weights = [
-            self.bias.of_load(machine, load) ** power * self._hunch(load_traits(machine, load))
+            self.bias.of_load(machine, load) ** power * self._weight(load_traits(machine, load))
             for load in pool
         ]
         while pool and len(chosen) < most:
