@@ -184,21 +184,23 @@ class CallTrends:
         return groups
 
     def strongest(self) -> CallTrend | None:
-        """Return the strongest trend that was not returned before; None if it is not strong.
+        """Return the strongest trend of another function than before; None if it is not strong.
 
-        Each one returned raises what the next one needs: of many trends some are strong by chance.
+        Blocks belong to their function, whose blocks mostly differ together. Each one returned
+        raises what the next one needs: of many trends some are strong by chance.
         """
         least = _STRONG + _RAISED * len(self._returned)
+        tried = [name.partition("+")[0] in self._returned for name in self._names]
         best: tuple[float, str, int] | None = None
         for kind, sums in sorted(self._sums.items()):
             values = np.abs(sums.strength)
-            values[[self._names.index(name) for name in self._returned]] = 0.0
+            values[tried] = 0.0
             place = int(np.argmax(values))
             if values[place] >= least and (best is None or values[place] > best[0]):
                 best = float(values[place]), kind, place
         if best is None:
             return None
-        self._returned.append(self._names[best[2]])
+        self._returned.append(self._names[best[2]].partition("+")[0])
         return self._trend(*best)
 
     def _trend(self, strength: float, kind: str, place: int) -> CallTrend:

@@ -117,6 +117,21 @@ def test_a_block_has_a_trend_and_its_place_but_no_trial_of_its_own() -> None:
     assert "with the reference kernel 900 (kernel/sched/fair.c:9480); less in" in finding.text
 
 
+def test_blocks_of_a_function_that_was_tried_are_not_tried_again() -> None:
+    rng = random.Random(8)
+    names = ("pick+0x1f/0x60", "pick+0x2f/0x60", "push+0x8/0x40")
+    functions = CountedFunctions(names, (1, 2, 3), 99)
+    blocks = CallTrends(functions, functions)
+    for case in cases(4, rng):
+        sides = [boot(case, rng), boot(case, rng)]
+        for side, runs in zip(sides, (300, 900), strict=True):
+            for counts in side.calls.values():
+                counts.update(dict.fromkeys(names, runs))  # type: ignore[attr-defined]
+        blocks.add(case, *sides)
+    tried = [trend.function.partition("+")[0] for trend in iter(blocks.strongest, None) if trend]
+    assert tried == ["pick", "push"]
+
+
 def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:
     rng = random.Random(3)
     rare = trends(count=0)
