@@ -23,7 +23,10 @@ from numalab.reach.model import PatchReach, RunReach
 from numalab.topology.topology import Topology
 
 # Shares of all cases: as in a hunt without direction, new ones by the hints, varied ones the rest.
-_PLAIN, _HINTED = 0.3, 0.2
+# One in so many is close to an earlier suspicion. Where few loads run the change, most cases are
+# for those.
+_PLAIN, _PLAIN_RARE = (0.3, 3), (0.1, 6)
+_HINTED = 0.2
 _MACHINES = 6  # drawn for each case by the hints
 _SMT = 0.25
 _POOL = 5  # times that each family of loads is drawn for a case
@@ -61,11 +64,13 @@ class HuntDirection:
         """Return case `number` of a seed; arguments as for `draw_case`."""
         rng = random.Random(f"{seed}-{number}-direction")
         share = rng.random()
-        close = bool(near) and number % 3 == 2
-        if share < _PLAIN or close or timed or not self.steers:
+        rare = self.relevance.is_rare
+        plain, period = _PLAIN_RARE if rare else _PLAIN
+        close = bool(near) and number % period == period - 1
+        if share < plain or close or timed or not self.steers:
             return draw_case(seed, number, timed=timed, near=near, most=most)
         most = most or LOADS
-        if share < _PLAIN + _HINTED or not self.corpus.cases:
+        if share < plain + _HINTED or not self.corpus.cases:
             machine = self._machine(rng)
             return self._case(rng, machine, [], most)
         return self._varied(rng, most)

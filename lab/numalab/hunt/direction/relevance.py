@@ -37,13 +37,18 @@ class Relevance:
             self.loads.update(kinds)
             self.reached.update(kinds if ran else ())
 
+    @property
+    def is_rare(self) -> bool:
+        """Whether changed lines have run, but not in most loads."""
+        return 0 < self.total < _OFTEN * self.count
+
     def weight(self, kinds: Collection[str]) -> float:
         """Return how much more often than others a load of these kinds runs a changed line, 1 to 8.
 
         The kind with the largest share counts. 1 until a changed line has run, and where most loads
         run one.
         """
-        if not self.total or self.total >= _OFTEN * self.count:
+        if not self.is_rare:
             return 1.0
         shares = (
             (self.reached[kind] + 0.5) / (self.loads[kind] + 1)

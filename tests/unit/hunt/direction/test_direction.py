@@ -72,6 +72,20 @@ def test_machines_and_loads_follow_the_hints() -> None:
     assert all(more > 1.2 * usual for more, usual in zip(hinted, shares(NONE), strict=True))
 
 
+def test_loads_that_run_changed_lines_are_drawn_more_often() -> None:
+    def share(*, counted: bool) -> float:
+        guide, loads = direction(), list[bool]()
+        for number in range(60):
+            case = guide.draw(1, number, timed=False, near=(), most=12)
+            memory = [any(part.kind == "memory" for part in load.parts) for load in case.loads]
+            calls = {n: {"changed line 0": 3} if ran else {} for n, ran in enumerate(memory)}
+            guide.take(number, case, COMMON, calls if counted else {})
+            loads += memory
+        return sum(loads) / len(loads)
+
+    assert share(counted=True) > 1.5 * share(counted=False)
+
+
 def test_machines_and_loads_that_differ_are_drawn_more_often() -> None:
     def shares(hunches: dict[str, float]) -> tuple[float, float]:
         guide = direction()

@@ -41,6 +41,7 @@ def test_changed_lines_are_counted_beside_functions_once_each() -> None:
 
 def test_kinds_that_run_the_change_weigh_more() -> None:
     relevance = learned(uses_memory)
+    assert relevance.is_rare
     share = relevance.total / relevance.count
     assert 0 < share < 0.4
     machine = draw_machine(random.Random(1))
@@ -56,6 +57,6 @@ def test_kinds_that_run_the_change_weigh_more() -> None:
 def test_nothing_is_preferred_before_a_line_has_run_or_where_most_loads_run_it() -> None:
     for runs in (lambda _: False, lambda _: True):
         relevance = learned(runs)
-        assert relevance.count == 144
+        assert relevance.count == 144 and not relevance.is_rare
         assert relevance.weight({"memory", "hog"}) == 1.0
     assert Relevance().weight({"memory"}) == 1.0
