@@ -238,3 +238,32 @@ def test_outcomes_with_and_without_direction_are_those_that_are_stored() -> None
 def test_there_are_rows() -> None:
     assert len(ROWS) == 8 + 10
     assert len(PRINTED) == 7 + 10
+
+
+LISTED = TEXT.partition("## What was found, and what was not\n")[2].partition("\n## ")[0]
+PREFIXES = ("mutation-", "undo-fix-", "planted-", "planted-")
+
+
+def _confirmed(name: str) -> list[bool]:
+    """Return of each stored output of hunts of a bug whether it confirms something."""
+    outputs = [
+        path.read_text(encoding="utf-8")
+        for path in STORED.iterdir()
+        if re.match(rf"(hunted|differential)-{name}[-.]", path.name)
+    ]
+    return ["confirmed after" in text or '"minutes_until_confirmed"' in text for text in outputs]
+
+
+def test_the_list_of_bugs_is_what_hunts_printed() -> None:
+    """Each bug that was found has an output that confirms something, a missed one only others."""
+    rows = [line.strip("|").split("|") for line in LISTED.splitlines() if "| `" in line]
+    assert len(rows) == len(PREFIXES)
+    count = {True: 0, False: 0}
+    for prefix, (_, *columns) in zip(PREFIXES, rows, strict=True):
+        for cell, expected in zip(columns, (True, False), strict=True):
+            names = re.findall(r"`([\w-]+)`", cell)
+            count[expected] += len(names)
+            for name in names:
+                outcomes = _confirmed(f"{prefix}{name}")
+                assert outcomes and any(outcomes) is expected, name
+    assert f"It found {count[True]} of {sum(count.values())} known bugs" in SAID
