@@ -148,6 +148,11 @@ def function_of(name: str) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
+def is_block(name: str) -> bool:
+    """Whether it is the name of a block, FUNCTION+OFFSET/SIZE, not of a function."""
+    return "+" in name
+
+
 def is_property(name: str) -> bool:
     """Whether a case can be about a property of this name."""
     return function_of(name) is not None or name in property_names()
@@ -156,7 +161,7 @@ def is_property(name: str) -> bool:
 def describe_property(name: str) -> str:
     """Return what holds of a property, in one sentence."""
     if function := function_of(name):
-        runs = f"{function} runs" if "+" in function else f"{function}() is called"
+        runs = f"{function} runs" if is_block(function) else f"{function}() is called"
         return f"{runs} as often as with the reference kernel"
     return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
 

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.findings import FLOOR, is_block, quantity_of
+from numalab.hunt.calls.findings import FLOOR, quantity_of
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.case import Case
 from numalab.hunt.compare.quantity import Change
 from numalab.hunt.compare.trend import ALL
 from numalab.hunt.finding import BootResult
 from numalab.hunt.kinds import load_traits, trend_kinds
+from numalab.hunt.property import is_block
 from numalab.hunt.suspects.suspect import Suspect
 
 _Floats = npt.NDArray[np.float64]

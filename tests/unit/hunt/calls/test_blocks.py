@@ -7,7 +7,7 @@ from numalab.process import run
 from numalab.reach.fingerprint import fingerprint, parse_listing
 from numalab.reach.kernel_code_artifact import KernelCode, ObjectText
 
-# `pick` changes; `caller` calls it, `tail` jumps to it, it calls `weigh`, and `rest` is apart.
+# `pick` changes; `caller` calls it, it calls `weigh`, `outer` calls `caller`; `rest` is apart.
 SOURCE = """\
 extern void act(int), wait(int);
 __attribute__((noinline, noclone)) static int weigh(int cpu)
