@@ -89,10 +89,16 @@ class LineTable:
 
     @property
     def changed_addresses(self) -> Iterator[int]:
-        """One address of each copy of a changed line; of changed functions if no line has code."""
-        changed = [line.code for line in self.lines if line.is_changed and line.code]
-        yield from (part[0][0] for code in changed for part in code.parts)
-        if not changed:
+        """One address of each copy of a changed line.
+
+        Where none has code, as in a patch that removes lines: of each line beside the change, and
+        where none of those has code, of each changed function.
+        """
+        coded = [(line, line.code) for line in self.lines if line.code]
+        changed = [code for line, code in coded if line.is_changed]
+        beside = [code for line, code in coded if line.kind == "context"]
+        yield from (part[0][0] for code in changed or beside for part in code.parts)
+        if not (changed or beside):
             yield from (function.address for function in self.functions)
 
     @property

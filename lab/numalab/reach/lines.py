@@ -50,7 +50,7 @@ class LineCode:
 
 @dataclass
 class Code:
-    """The code of one object at its addresses in the kernel."""
+    """The code of one object at its addresses in the kernel; `targets` are those of its jumps."""
 
     rows: Sequence[Row]
     instructions: Sequence[Instruction]
@@ -59,7 +59,7 @@ class Code:
     _by_place: dict[Place, list[Row]] = field(init=False, default_factory=dict)
     _real: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
     _inlined: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
-    _leaders: set[int] = field(init=False)
+    targets: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Index rows and instructions by line."""
@@ -71,10 +71,11 @@ class Code:
             self._real.setdefault(instruction.places[0], []).append(instruction)
             for place in dict.fromkeys(instruction.places[1:]):
                 self._inlined.setdefault(place, []).append(instruction)
-        targets = (instruction.target for instruction in self.instructions)
+        conditional = (instruction.target for instruction in self.instructions)
         plain = (_plain_target(instruction) for instruction in self.instructions)
         static = (jump.target for jump in self.static_jumps)
-        self._leaders = {target for group in (targets, plain, static) for target in group if target}
+        groups = (conditional, plain, static)
+        self.targets = {target for group in groups for target in group if target}
 
     def places(self) -> Iterable[Place]:
         """Return all lines that have code."""
@@ -141,7 +142,7 @@ class Code:
         with a conditional jump: gcc removes a block that holds a statement without instructions.
         """
         before = self._before(address)
-        if address in self._leaders and before is not None:
+        if address in self.targets and before is not None:
             static = any(jump.address == before.address for jump in self.static_jumps)
             if static or (before.falls_through and before.target is None):
                 return (address, before.address)

@@ -67,6 +67,15 @@ def test_a_line_ran_as_often_as_its_copies_together() -> None:
     assert (unreached.state, unreached.executions) == (LineState.NOT_REACHED, 0)
 
 
+def test_a_patch_that_only_removes_lines_is_reached_where_those_beside_it_run() -> None:
+    added = table()
+    first, without_code, last = added.lines
+    lines = (without_code, replace(last, kind="context"), replace(first, kind="function"))
+    assert [*added.changed_addresses] == [0x10, 0x20, 0x50]
+    assert [*replace(added, lines=lines).changed_addresses] == [0x50]
+    assert [*replace(added, lines=lines[::2]).changed_addresses] == [0x60], "of the function"
+
+
 def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
     run = run_reach(table(), counts())
     nothing = run_reach(table(), Counts({}, {}))

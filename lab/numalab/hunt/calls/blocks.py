@@ -7,7 +7,7 @@ behind a conditional jump and where jumps lead.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise, zip_longest
 
 from numalab.reach.fingerprint import changed_functions
 from numalab.reach.kernel_code_artifact import KernelCode, ObjectText
@@ -16,7 +16,6 @@ from numalab.reach.listing import Instruction
 
 MOST_BLOCKS = 3000
 _CALLED = re.compile(r"(?:call|j\w+)\s+[0-9a-f]+ <([\w.]+)>")
-_TARGET = re.compile(r"j\w+\s+([0-9a-f]+) <")
 Functions = Mapping[str, Sequence[Instruction]]
 
 
@@ -25,14 +24,18 @@ def shared_blocks(
 ) -> Mapping[str, str]:
     """Return blocks of functions with the same code: at most `most`, nearest to the change first.
 
+    Those of several objects take turns.
+
     A block is called FUNCTION+OFFSET, as in a trace of the stack; its value is its file and line.
     """
     other = {item.name: item for item in theirs.objects}
-    blocks: dict[str, str] = {}
-    for item in mine.objects:
-        if item.name in other and not (item.reason or other[item.name].reason):
-            blocks |= _of_object(item, other[item.name])
-    return dict(list(blocks.items())[:most])
+    objects = [
+        _of_object(item, other[item.name]).items()
+        for item in mine.objects
+        if item.name in other and not (item.reason or other[item.name].reason)
+    ]
+    in_turns = (block for blocks in zip_longest(*objects) for block in blocks if block)
+    return dict(islice(in_turns, most))
 
 
 def _of_object(mine: ObjectText, theirs: ObjectText) -> Mapping[str, str]:
@@ -87,15 +90,12 @@ def _whole(names: Iterable[str]) -> Iterator[str]:
 
 def _blocks(name: str, code: Sequence[Instruction], of: Code) -> Iterable[tuple[str, str]]:
     """Yield the blocks of a function but its first, and where they are in the source."""
-    static = {jump.address: jump.target for jump in of.static_jumps}
-    begins = set[int]()
-    for instruction, after in pairwise(code):
-        target = _TARGET.match(instruction.text)
-        if instruction.target or instruction.address in static:
-            begins.add(after.address)
-        if target:
-            begins.add(int(target[1], 16))
-        begins.add(static.get(instruction.address, code[0].address))
+    static = {jump.address for jump in of.static_jumps}
+    begins = of.targets | {
+        after.address
+        for instruction, after in pairwise(code)
+        if instruction.target or instruction.address in static
+    }
     for instruction in code[1:]:
         if instruction.address in begins:
             places = instruction.places  # first that of a helper in a header, if one is inlined

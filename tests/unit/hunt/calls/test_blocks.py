@@ -49,15 +49,15 @@ int rest(int cpu)
 """
 
 
-def compiled(folder: Path, limit: str) -> KernelCode:
+def compiled(folder: Path, limit: str, caller: str = "caller") -> KernelCode:
     source, made = folder / "sched.c", folder / f"{limit}.o"
-    source.write_text(SOURCE % limit, encoding="utf-8")
+    source.write_text((SOURCE % limit).replace("caller", caller), encoding="utf-8")
     run(["gcc", "-O2", "-g", "-c", "-fno-inline", "-fcf-protection=none", "-o", made, source])
     option = ["objdump", "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn"]
     listing, with_places = (run([*option, *more, made]).stdout for more in ([], ["--reloc"]))
     marks = fingerprint(parse_listing(with_places), {}, "")
     return KernelCode(
-        (ObjectText("sched.o", "", listing, "", {}, marks, str(folder), str(folder)),), 0, 0
+        (ObjectText(f"{caller}.o", "", listing, "", {}, marks, str(folder), str(folder)),), 0, 0
     )
 
 
@@ -83,6 +83,17 @@ def test_blocks_are_those_of_callers_and_callees_by_distance(tmp_path: Path) -> 
     assert "act(cpu);" in texts["weigh"] and "act(4);" in texts["outer"]
     assert all(place.startswith("sched.c:") for place in near.values())
     assert functions(shared_blocks(after, before, most=2)) == ["caller"], "the nearest remain"
+
+
+def test_objects_take_turns(tmp_path: Path) -> None:
+    after, before = (
+        KernelCode((*first.objects, *second.objects), 0, 0)
+        for first, second in (
+            (compiled(tmp_path, limit), compiled(tmp_path, limit, "beside"))
+            for limit in ("20", "30")
+        )
+    )
+    assert functions(shared_blocks(after, before, most=4)) == ["caller", "beside"]
 
 
 def test_equal_objects_have_no_change_to_be_near_to(tmp_path: Path) -> None:
