@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from numalab.hunt.boot_case import HuntBench, prepare_benches, record_case
+from numalab.hunt.boot_case import HuntBench, boot_case, prepare_benches, record_case
 from numalab.hunt.calls.counting import read_calls
 from numalab.hunt.calls.functions import read_symbols
 from numalab.hunt.case import Case
@@ -43,3 +43,12 @@ def test_calls_are_those_that_the_kernel_traces(kernel: BuiltKernel, tmp_path: P
         assert calls[load.number][FUNCTION] == load.events(EVENT).height > 0
         switches = load.events("sched_switch").height
         assert calls[load.number]["schedule"] > switches / 4 > 0
+
+
+def test_run_queues_of_idle_cpus_hold_no_task(kernel: BuiltKernel) -> None:
+    case = Case(load_topology("ring-2"), LOADS)
+    left = boot_case(case, bench_of(kernel), 1).run_queues
+    assert left is not None
+    # struct rq of Linux 6.12: __lock, nr_running, nr_numa_running and nr_preferred_running.
+    assert not {0, 4, 8, 12} & left.held.keys()
+    assert case.machine.cpu_count - 1 in left.held.values(), "its number, of all CPUs but the first"

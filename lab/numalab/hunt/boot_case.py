@@ -20,15 +20,8 @@ from numalab.guest.watch import Limits
 from numalab.hunt.calls.counting import counting_calls, read_calls
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.case import Case
-from numalab.hunt.compare.facts import (
-    SYMBOLS,
-    Fact,
-    differing_levels,
-    facts_in_memory,
-    facts_of_guest,
-    with_facts,
-)
-from numalab.hunt.compare.kernel_memory import open_kernel_memory
+from numalab.hunt.compare.facts import differing_levels, facts_of_guest, with_facts
+from numalab.hunt.compare.memory_look import MemoryLook, look_into
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.load_text import render_loads
 from numalab.hunt.property import (
@@ -44,7 +37,7 @@ from numalab.hunt.recording import LoadRecording, loads_not_started, read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.memory import HeldMemory
-from numalab.machine.model import Job, Machine, with_memory_first
+from numalab.machine.model import Job, with_memory_first
 from numalab.parquet import read_parquet
 from numalab.places import cache_dir
 from numalab.progress import Progress, no_progress
@@ -64,7 +57,6 @@ from numalab.scheduler.scheduler_spec import SchedulerSpec
 from numalab.scheduler.watchdog_artifact import LONGEST_SECONDS, ensure_watchdog
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
-from numalab.topology.predict.rules import rules_for
 from numalab.workload.workload import IN_GUEST, load_workload
 from numalab.workload.workload_files import build_workload, shaker
 
@@ -172,11 +164,11 @@ def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) 
 
 @dataclass(frozen=True)
 class _Ended:
-    """A guest that ended: its outcome, the memory reserved for the trace, facts in its memory."""
+    """A guest that ended: its outcome, the memory reserved for the trace, a look at its memory."""
 
     outcome: Outcome
     reserved_mib: int
-    facts: tuple[Fact, ...]
+    look: MemoryLook
 
 
 def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
@@ -199,10 +191,14 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
         files=files,
         buffer_kib=max(64, (_TRACE_MIB << 10) // case.machine.cpu_count),
     )
-    facts: list[Fact] = []
+    looks: list[MemoryLook] = []
 
     def look(memory: HeldMemory) -> None:
-        facts.extend(_facts_in_memory(machine, bench, memory))
+        topology, kernel = (
+            with_memory_first(machine).topology,
+            bench.builds.kernels[bench.kernel.name],
+        )
+        looks.append(look_into(memory, topology, kernel.symbols, kernel.release))
 
     deadline = time.monotonic() + bench.wall
     while True:
@@ -221,7 +217,7 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_WAIT)
-    return _Ended(outcome, machine.trace_memory_mib, tuple(facts))
+    return _Ended(outcome, machine.trace_memory_mib, looks[0] if looks else MemoryLook())
 
 
 def _word(seed: int) -> str:
@@ -232,22 +228,13 @@ def _word(seed: int) -> str:
     return "numalab.boot=" + "x" * (1 + 29 * seed % 64)
 
 
-def _facts_in_memory(machine: Machine, bench: HuntBench, memory: HeldMemory) -> tuple[Fact, ...]:
-    """Read the facts of a guest that ended from its memory."""
-    kernel = bench.builds.kernels[bench.kernel.name]
-    topology = with_memory_first(machine).topology
-    opened = open_kernel_memory(memory, topology, kernel.symbols, SYMBOLS)
-    domains = rules_for(kernel.release).imbalance
-    return facts_in_memory(opened, topology.cpu_count, domains=domains)
-
-
 def _most_seconds(case: Case) -> float:
     """Return the guest time in seconds after which a boot counts as hung."""
     return 120.0 + 10.0 * len(case.loads) + 5.0 * sum(load.ms for load in case.loads) / 1000
 
 
 def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> BootResult:
-    outcome, facts = ended.outcome, ended.facts
+    outcome, facts = ended.outcome, ended.look.facts
     scheduler = _scheduler(bench, directory)
     if scheduler is not None and scheduler.violated:
         return BootResult((scheduler,), 0.0)
@@ -282,7 +269,8 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
         findings += about_load
         failures = {**failed, **failures}
     calls, of_calls = read_calls(directory, bench.calls, events)
-    return BootResult((*findings, *of_calls), 0.0, failures=failures, facts=facts, calls=calls)
+    return BootResult((*findings, *of_calls), 0.0, failures=failures, facts=facts, calls=calls,
+                      run_queues=ended.look.run_queues)  # fmt: skip
 
 
 def _scheduler(bench: HuntBench, directory: RunDir) -> Finding | None:

@@ -8,7 +8,9 @@ from pydantic import TypeAdapter
 
 from numalab.guest.console import printable
 from numalab.hunt.compare.facts import Fact
+from numalab.hunt.compare.run_queues import RunQueues, Word, word_of
 from numalab.reach.model import RunReach
+from numalab.units import counted
 
 CallsByLoad = Mapping[int, Mapping[str, int]]  # by function, without those of none
 APART = 1.5  # smallest ratio to the reference kernel that exceeds the spread of seeds
@@ -101,6 +103,7 @@ class BootResult:
     `failures` explains, by property, which properties of plug-ins failed. `reach` is set where the
     boot counted the changed lines of a patch. `facts` are values that the kernel
     computed about the machine. `calls` are those of functions, by load, where they were counted.
+    `run_queues` are what the kernel's run queues held at the end.
     """
 
     findings: tuple[Finding, ...]
@@ -110,6 +113,7 @@ class BootResult:
     reach: RunReach | None = None
     facts: tuple[Fact, ...] = ()
     calls: CallsByLoad = field(default_factory=dict)
+    run_queues: RunQueues | None = None
 
     @property
     def violations(self) -> tuple[Finding, ...]:
@@ -118,11 +122,22 @@ class BootResult:
         return tuple(sorted(violated, key=lambda finding: -finding.closeness))
 
     def of(self, prop: str, load: int | None) -> Finding | None:
-        """Return the worst finding about a property of a load."""
+        """Return the worst finding about a property of a load, or about a word of run queues."""
+        if load is None and (word := word_of(prop)) is not None:
+            return self._left_in(word)
         findings = [
             finding for finding in self.findings if (finding.prop, finding.load) == (prop, load)
         ]
         return max(findings, key=lambda finding: finding.closeness, default=None)
+
+    def _left_in(self, word: Word) -> Finding | None:
+        """Return the finding about a word; None if it could not be read, or is another one."""
+        left = self.run_queues
+        if left is None or left.size != word.size:
+            return None
+        cpus = left.held.get(word.offset, 0)
+        text = f"{word} is not 0 on {counted(cpus, 'CPU')} after all tasks have ended"
+        return Finding(word.prop, None, float(cpus), 0.0, text)
 
 
 BOOT_RESULT = TypeAdapter(BootResult)

@@ -15,8 +15,10 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.again import Settled, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
+from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.outcomes import Suspicion, beside, closest, suspicion
 from numalab.hunt.compare.pairs import with_differences
+from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.compare.trend import Trends, compared
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
@@ -24,7 +26,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
 from numalab.hunt.kinds import classes
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.property import FACTS, function_of
+from numalab.hunt.property import FACTS, LEFT, function_of
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
@@ -77,6 +79,7 @@ class Hunter:
     calls: CallTrends | None = None
     hunt: Hunt = field(default_factory=Hunt)
     trends: Trends = field(default_factory=Trends)
+    left: Leftovers = field(default_factory=Leftovers)
     tried: set[tuple[str, Finding]] = field(default_factory=set)
     unconfirmed: Counter[str] = field(default_factory=Counter)
     has_trend: bool = False
@@ -154,6 +157,8 @@ class Hunter:
             screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
             self._note(screened.dropped, quiet=True)
             near = self._pursue_all(screened.left)
+        if self._compares_leftovers and (word := self.left.suspect()) and not self._is_over():
+            self._pursue_all([[word]])
         if self.calls is not None and not (self._is_over() or self._names_function):
             self._pursue_all(self.calls.suspects(self.unconfirmed))
         if self.calls is not None and not (self._is_over() or self._names_function):
@@ -284,6 +289,7 @@ class Hunter:
                 self.trends.add(pair)
             if self.calls is not None:
                 self.calls.add(case, result, other)
+            self.left.add(case, result, other)
         return suspects_of(case, self._suspected(result), other)
 
     def _is_new(self, near: Near) -> bool:
@@ -329,17 +335,10 @@ class Hunter:
             smallest, finding_of_smallest, seeds = small
             self.hunt.violations.append(
                 ConfirmedViolation(
-                    alone,
-                    smallest,
-                    finding_of_smallest,
-                    seeds,
-                    minutes,
-                    self._minutes(),
-                    self.hunt.machines,
-                    boots,
-                    self.workers.requested,
+                    alone, smallest, finding_of_smallest, seeds, minutes, self._minutes(),
+                    self.hunt.machines, boots, self.workers.requested,
                 )
-            )
+            )  # fmt: skip
             self.tell(f"found: {finding_of_smallest.prop}: {finding_of_smallest.text}")
         return confirmed.passed
 
@@ -358,6 +357,12 @@ class Hunter:
     def _names_function(self) -> bool:
         """Whether a violation names a function: the calls of others mostly follow from it."""
         return any(function_of(violation.finding.prop) for violation in self.hunt.violations)
+
+    @property
+    def _compares_leftovers(self) -> bool:  # of one word, as others mostly follow from it
+        if LEFT not in self.aim.properties or any(map(word_of, self._confirmed)):
+            return False
+        return self.calls is not None and self.calls.same_header
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)

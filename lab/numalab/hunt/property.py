@@ -11,13 +11,14 @@ import polars as pl
 
 from numalab.errors import UserError
 from numalab.hunt.compare.noise import least_ratio
+from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.finding import Finding
 from numalab.hunt.recording import LoadRecording
 from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
-SCHEDULER, DRIVER, CALLS = "scheduler", "load-driver", "calls"
+SCHEDULER, DRIVER, CALLS, LEFT = "scheduler", "load-driver", "calls", "left-in-run-queues"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",
     SPLAT: "the kernel warns of nothing",
@@ -27,6 +28,7 @@ OF_BOOT: Mapping[str, str] = {
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
     CALLS: "functions of the scheduler and blocks near a patch run as often as with the reference"
     " kernel",
+    LEFT: "idle run queues hold nothing where those of the reference kernel hold nothing",
 }
 # A finding of CALLS is about one function, or one block of it.
 _CALLS_OF = re.compile(r"(?:more|less)-(?:calls-of-(\w+)|runs-of-(\w+\+0x[0-9a-f]+/0x[0-9a-f]+))")
@@ -139,7 +141,7 @@ def absolute_property_names() -> tuple[str, ...]:
     """Return the names of the properties that one boot of one kernel can violate."""
     entries = PROPERTIES.all().items()
     of_loads = (name for name, entry in entries if not entry.differential)
-    return (*(name for name in OF_BOOT if name not in (FACTS, CALLS)), *of_loads)
+    return (*(name for name in OF_BOOT if name not in (FACTS, CALLS, LEFT)), *of_loads)
 
 
 def function_of(name: str) -> str | None:
@@ -155,7 +157,8 @@ def is_block(name: str) -> bool:
 
 def is_property(name: str) -> bool:
     """Whether a case can be about a property of this name."""
-    return function_of(name) is not None or name in property_names()
+    about_one = function_of(name) is not None or word_of(name) is not None
+    return about_one or name in property_names()
 
 
 def describe_property(name: str) -> str:
@@ -163,6 +166,8 @@ def describe_property(name: str) -> str:
     if function := function_of(name):
         runs = f"{function} runs" if is_block(function) else f"{function}() is called"
         return f"{runs} as often as with the reference kernel"
+    if word := word_of(name):
+        return f"{word} (struct rq) is 0 on idle CPUs, as with the reference kernel"
     return OF_BOOT[name] if name in OF_BOOT else PROPERTIES.describe(name)
 
 

@@ -74,6 +74,7 @@ def _verdict(result: BootResult, prop: str, most: float) -> tuple[bool | None, s
     if result.error:
         return None, result.error.splitlines()[0]
     mine = [finding for finding in result.findings if finding.prop == prop]
+    mine += [finding] if (finding := result.of(prop, None)) else []
     worst = max(mine, key=lambda finding: finding.closeness, default=None)
     if worst is None:
         lost = next(iter(result.violations), None)

@@ -1,7 +1,7 @@
 """Which violations a hunt confirms, with and without a reference kernel."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -12,10 +12,12 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
+from numalab.hunt.compare.run_queues import RunQueues, Word
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import Aim, Hunter
 from numalab.hunt.kinds import classes
+from numalab.hunt.property import LEFT
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
@@ -401,6 +403,7 @@ class CalledFunctions:
 
     case: Case
     asked: int = 0
+    same_header: bool = False
 
     def counted_on(self, *benches: HuntBench) -> tuple[HuntBench, ...]:
         return benches
@@ -448,3 +451,51 @@ def test_one_function_is_named_since_the_calls_of_others_follow(
     assert sum(item.confirmed for item in hunter.hunt.suspicions) == 2
     hunter.round([drawn_case])
     assert calls.asked == 1, "not asked again"
+
+
+WORD, HELD, SIZE = Word(0xC, 32), ({4: 1, 12: 3}, {4: 1}), 32
+
+
+@dataclass
+class Leaving(FakeWorkers):
+    """Boots whose kernel leaves something in run queues; `theirs` is the reference kernel's."""
+
+    held: Mapping[int, int] | None = None
+    theirs: Mapping[int, int] | None = None
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        return [
+            BootResult(
+                (), 1.0,
+                run_queues=RunQueues(
+                    SIZE,
+                    (self.held if cast(FakeBench, bench).name == "mine" else self.theirs) or {},
+                ),
+            )
+            for _, bench, _ in boots
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("theirs", "same", "names"),
+    [({}, True, [WORD.prop]), ({12: 1}, True, []), ({}, False, [])],
+)
+def test_a_hunt_confirms_a_word(
+    drawn_case: Case,
+    monkeypatch: pytest.MonkeyPatch,
+    theirs: Mapping[int, int],
+    same: bool,
+    names: Sequence[str],
+) -> None:
+    monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
+    crew = cast(CaseWorkers, Leaving(lambda *_: (0.0, False), held=HELD[0], theirs=theirs))
+    calls = CalledFunctions(drawn_case, same_header=same)
+    hunter = Hunter(
+        Aim(seed=1, properties=frozenset({LEFT}), seconds=60), MINE, crew, lambda _: None, THEIRS,
+        calls=cast(CallTrends, calls),
+    )  # fmt: skip
+    for _ in range(7):
+        left, other = (BootResult((), 0.0, run_queues=RunQueues(SIZE, held)) for held in HELD)
+        hunter.left.add(drawn_case, left, other)
+    hunter.round([drawn_case])
+    assert [item.finding.prop for item in hunter.hunt.violations] == names

@@ -16,6 +16,8 @@ from numalab.reach.model import Side
 from numalab.reach.prepare import PatchSide, changed_code
 from numalab.source.changes import line_changes
 
+_STRUCT_RQ = "kernel/sched/sched.h"
+
 
 def plan_calls(
     bench: HuntBench,
@@ -29,18 +31,20 @@ def plan_calls(
 
     Raises HostError, BuildError and UserError as `files_of` does.
     """
-    codes = []
+    codes, headers = [], []
     for side in (bench, reference):
         symbols = side.builds.kernels[side.kernel.name].symbols
         if symbols is None:
             return None
-        codes.append(read_code(symbols, files_of(side.kernel, on_progress)))
+        read = files_of(side.kernel, on_progress)
+        codes.append(read_code(symbols, read))
+        headers.append(read(_STRUCT_RQ))
     names = comparable(*codes)
     places = _blocks(bench, reference, codes, on_progress)
     mine, theirs = (code.counted([*names, *places]) for code in codes)
     if not (names and mine.mark and theirs.mark):
         return None
-    return CallTrends(mine.with_lines(lines), theirs, places)
+    return CallTrends(mine.with_lines(lines), theirs, places, headers[0] == headers[1])
 
 
 def _blocks(

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from numalab.machine.memory import HeldMemory, backed_mib, node_addresses
 from numalab.topology.topology import Topology
@@ -24,8 +25,15 @@ _SYMTAB, _STRTAB_LINK, _SYMBOL, _SECTION = 2, 40, 24, 64  # elf(5), ELF64
 _LARGEST = 64 << 20  # of a vmlinux that holds symbols only
 
 
-def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, int]:
-    """Return the addresses of some symbols of an ELF64 file; a missing symbol is left out.
+class KernelSymbol(NamedTuple):
+    """Where a variable of the kernel is, and its size in bytes."""
+
+    address: int
+    size: int
+
+
+def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, KernelSymbol]:
+    """Return some symbols of an ELF64 file; a missing symbol is left out.
 
     Raises ValueError for a file that is not a vmlinux, and OSError.
     """
@@ -38,24 +46,25 @@ def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, int]:
         raise ValueError(f"{vmlinux} is no ELF file with symbols: {error}") from None
 
 
-def _symbols(data: bytes, names: Collection[bytes]) -> dict[str, int]:
+def _symbols(data: bytes, names: Collection[bytes]) -> dict[str, KernelSymbol]:
     if data[:5] != b"\x7fELF\x02":
         raise ValueError("no ELF64 header")
     (start,) = struct.unpack_from("<Q", data, 40)
     (count,) = struct.unpack_from("<H", data, 60)
     headers = [start + place * _SECTION for place in range(count)]
-    addresses: dict[str, int] = {}
+    symbols: dict[str, KernelSymbol] = {}
     for header in headers:
         if struct.unpack_from("<I", data, header + 4)[0] != _SYMTAB:
             continue
         offset, size = struct.unpack_from("<QQ", data, header + 24)
         (link,) = struct.unpack_from("<I", data, header + _STRTAB_LINK)
         (strings,) = struct.unpack_from("<Q", data, headers[link] + 24)
-        for name, _, _, _, value, _ in struct.iter_unpack("<IBBHQQ", data[offset : offset + size]):
+        table = struct.iter_unpack("<IBBHQQ", data[offset : offset + size])
+        for name, _, _, _, value, length in table:
             text = data[strings + name : data.index(b"\0", strings + name)] if name else b""
             if text in names:
-                addresses.setdefault(text.decode(), value)
-    return addresses
+                symbols.setdefault(text.decode(), KernelSymbol(value, length))
+    return symbols
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class KernelMemory:
     """
 
     memory: HeldMemory
-    symbols: Mapping[str, int]
+    symbols: Mapping[str, KernelSymbol]
     starts: tuple[int, ...]
     sizes: tuple[int, ...]
 
@@ -91,14 +100,23 @@ class KernelMemory:
 
     def variable(self, name: str, size: int = 4) -> int | None:
         """Return the value of a variable; None if the kernel has no such symbol."""
-        return self.number(self.symbols[name], size) if name in self.symbols else None
+        return self.number(self.symbols[name].address, size) if name in self.symbols else None
+
+    def size(self, name: str) -> int:
+        """Return the size of a variable in bytes; 0 if the kernel has no such symbol."""
+        return self.symbols[name].size if name in self.symbols else 0
 
     def per_cpu(self, name: str, cpu: int, size: int = 8) -> int | None:
         """Return the value of a per-CPU variable of a CPU; None if there is none."""
+        address = self.per_cpu_address(name, cpu)
+        return None if address is None else self.number(address, size)
+
+    def per_cpu_address(self, name: str, cpu: int) -> int | None:
+        """Return where a per-CPU variable of a CPU is; None if there is none."""
         if name not in self.symbols or _PER_CPU not in self.symbols:
             return None
-        base = self.number(self.symbols[_PER_CPU] + 8 * cpu, 8)
-        return None if base is None else self.number((base + self.symbols[name]) % _ADDRESSES, size)
+        base = self.number(self.symbols[_PER_CPU].address + 8 * cpu, 8)
+        return None if base is None else (base + self.symbols[name].address) % _ADDRESSES
 
 
 def open_kernel_memory(
@@ -117,6 +135,9 @@ def open_kernel_memory(
         return None
     sizes = tuple(backed_mib(node) << 20 for node in machine.nodes)
     kernel = KernelMemory(memory, symbols, node_addresses(machine), sizes)
-    if _BANNER not in symbols or kernel.read(symbols[_BANNER], len(_BANNER_TEXT)) != _BANNER_TEXT:
+    if (
+        _BANNER not in symbols
+        or kernel.read(symbols[_BANNER].address, len(_BANNER_TEXT)) != _BANNER_TEXT
+    ):
         return None
     return kernel

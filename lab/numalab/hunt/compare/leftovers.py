@@ -1,0 +1,68 @@
+"""Which words of the run queues a kernel leaves in many boots, and its reference kernel in none.
+
+A counter that is raised and not lowered again misleads decisions later, if at all, and no trace
+shows it. But it remains: in mode icount the run queues of most boots of one kernel hold something
+in the same words.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import comb
+
+from numalab.hunt.case import Case
+from numalab.hunt.compare.run_queues import Word
+from numalab.hunt.finding import BootResult
+from numalab.hunt.suspects.suspect import Suspect
+
+# Of Fisher's exact test for one word. Some 20 words are not always 0 or always something.
+_CHANCE = 5e-4
+
+
+@dataclass
+class Leftovers:
+    """In how many boots each kernel left something in a word of its run queues."""
+
+    boots: int = 0
+    mine: Counter[Word] = field(default_factory=Counter)
+    theirs: Counter[Word] = field(default_factory=Counter)
+    _clearest: dict[Word, Suspect] = field(default_factory=dict)
+    _tried: set[Word] = field(default_factory=set)
+
+    def add(self, case: Case, mine: BootResult, theirs: BootResult) -> None:
+        """Add a case that both kernels booted; nothing if their run queues differ in size."""
+        left, other = mine.run_queues, theirs.run_queues
+        if left is None or other is None or left.size != other.size:
+            return
+        self.boots += 1
+        self.theirs.update(Word(offset, other.size) for offset in other.held)
+        for offset, cpus in left.held.items():
+            word = Word(offset, left.size)
+            self.mine[word] += 1
+            before = self._clearest.get(word)
+            if before is None or cpus > before.score:
+                finding = mine.of(word.prop, None)
+                assert finding is not None
+                self._clearest[word] = Suspect(
+                    case, finding, theirs.of(word.prop, None), float(cpus)
+                )
+
+    def suspect(self) -> Suspect | None:
+        """Return the clearest word that chance does not explain, each one once; None without."""
+        chances = {
+            word: chance(boots, self.boots)
+            for word, boots in self.mine.items()
+            if word not in self._tried and not self.theirs[word]
+        }
+        word = min(chances, key=lambda word: (chances[word], word.offset), default=None)
+        if word is None or chances[word] > _CHANCE:
+            return None
+        self._tried.add(word)
+        return self._clearest[word]
+
+
+def chance(boots: int, of: int) -> float:
+    """Return the p value of Fisher's exact test, one-sided: in `boots` of `of`, and in 0 of `of`.
+
+    That is the share of the ways to choose `boots` of all 2 `of` that are all of one kernel.
+    """
+    return comb(of, boots) / comb(2 * of, boots)
