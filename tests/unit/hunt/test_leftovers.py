@@ -76,7 +76,7 @@ def test_a_word_is_a_property_of_the_boot() -> None:
     assert result(at12=3).of(Word(0xC, 36).prop, None) is None, "another struct rq"
 
 
-@pytest.mark.parametrize(("boots", "of"), [(0, 4), (3, 4), (7, 7), (9, 12), (12, 12)])
+@pytest.mark.parametrize(("boots", "of"), [(0, 4), (3, 4), (7, 8), (9, 12), (12, 12)])
 def test_the_chance_is_that_of_fishers_test(boots: int, of: int) -> None:
     expected = fisher_exact([[boots, of - boots], [0, of]], alternative="greater")
     assert chance(boots, of) == pytest.approx(expected.pvalue)
@@ -94,7 +94,7 @@ def suspected(case: Case, boots: Sequence[tuple[BootResult, BootResult]]) -> str
 def test_a_word_that_one_kernel_leaves_is_suspected(drawn_case: Case) -> None:
     both = result(at4=2, at12=1), result(at4=2)
     assert suspected(drawn_case, [both] * 7) == WORD.prop
-    assert suspected(drawn_case, [both] * 6) is None, "too few boots"
+    assert suspected(drawn_case, [both] * 5) is None, "too few boots"
     assert suspected(drawn_case, [*[both] * 9, (result(), result(at12=1))]) is None
     other = result(at4=2), BootResult((), 0.0, run_queues=RunQueues(SIZE + 8, {}))
     assert suspected(drawn_case, [other] * 20) is None, "another struct rq"

@@ -15,7 +15,7 @@ from numalab.hunt.finding import BootResult
 from numalab.hunt.suspects.suspect import Suspect
 
 # Of Fisher's exact test for one word. Some 20 words are not always 0 or always something.
-_CHANCE = 5e-4
+_CHANCE = 1e-3
 
 
 @dataclass
