@@ -14,7 +14,6 @@ from numalab.hunt.compare.kernel_memory import KernelMemory
 
 RUN_QUEUES = "runqueues"  # a per-CPU struct rq, kernel/sched/core.c
 _LARGEST = 1 << 16  # bytes of a run queue
-_SMALL = 1 << 16  # larger numbers are addresses and times
 _WORD = 4
 _NAME = re.compile(rf"left-in-{RUN_QUEUES}\+0x([0-9a-f]{{1,4}})/0x([0-9a-f]{{1,4}})")
 
@@ -40,8 +39,7 @@ class Word:
 class RunQueues:
     """The run queues of all CPUs but the first: their size in bytes, and what they hold.
 
-    `held` is the number of CPUs where the word at an offset is a small number (below 65536 in
-    either direction) and not 0; without those of none.
+    `held` is the number of CPUs where the word at an offset is not 0; without those of none.
     """
 
     size: int
@@ -69,7 +67,5 @@ def read_run_queues(kernel: KernelMemory | None, cpus: int) -> RunQueues | None:
         if data is None:
             return None
         numbers = struct.unpack_from(f"<{size // _WORD}i", data)
-        held.update(
-            _WORD * place for place, number in enumerate(numbers) if 0 < abs(number) < _SMALL
-        )
+        held.update(_WORD * place for place, number in enumerate(numbers) if number)
     return RunQueues(size, dict(sorted(held.items())))
