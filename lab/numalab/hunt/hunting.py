@@ -26,7 +26,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
 from numalab.hunt.kinds import classes
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.property import FACTS, LEFT, function_of
+from numalab.hunt.property import CALLS, FACTS, LEFT, function_of
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
@@ -159,9 +159,9 @@ class Hunter:
             near = self._pursue_all(screened.left)
         if self._compares_leftovers and (word := self.left.suspect()) and not self._is_over():
             self._pursue_all([[word]])
-        if self.calls is not None and not (self._is_over() or self._names_function):
+        if self._compares_calls and self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
-        if self.calls is not None and not (self._is_over() or self._names_function):
+        if self._compares_calls and self.calls is not None and not self._is_over():
             self._confirm_calls(self.calls.strongest())
         return near
 
@@ -352,6 +352,10 @@ class Hunter:
     @property
     def _confirmed(self) -> frozenset[str]:
         return frozenset(violation.finding.prop for violation in self.hunt.violations)
+
+    @property
+    def _compares_calls(self) -> bool:
+        return CALLS in self.aim.properties and not self._names_function
 
     @property
     def _names_function(self) -> bool:

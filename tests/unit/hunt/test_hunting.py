@@ -499,3 +499,4 @@ def test_a_hunt_confirms_a_word(
         hunter.left.add(drawn_case, left, other)
     hunter.round([drawn_case])
     assert [item.finding.prop for item in hunter.hunt.violations] == names
+    assert calls.asked == 0, "calls of functions were not asked for"

@@ -29,7 +29,7 @@ from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, Hunter
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.property import CALLS, OF_SCHEDULER, describe_property, property_names
+from numalab.hunt.property import CALLS, LEFT, OF_SCHEDULER, describe_property, property_names
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import Store, host_jobs, workers
@@ -300,7 +300,7 @@ def _calls(
     direction: HuntDirection | None,
 ) -> CallTrends | None:  # fmt: skip
     """Return what compares the calls of functions; None where they are not counted."""
-    counts = CALLS in aim.properties and bench.choice.mode == "icount" and not aim.survey
+    counts = {CALLS, LEFT} & aim.properties and bench.choice.mode == "icount" and not aim.survey
     if direction is None or not (references and counts):
         return None
     try:
