@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from numalab.artifact.digest import digest_of
 from numalab.campaign.boot import guest
 from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.check import check_topology, predicted
@@ -73,6 +74,7 @@ EVENTS = (
 _TRACE_MIB = 96
 _MOST_EVENTS = 4 << 20
 _EVENTS_BYTES = 1 << 30
+_LONGEST_WORD = 512  # COMMAND_LINE_SIZE of x86 is 2048 (arch/x86/include/asm/setup.h)
 _WAIT = 2.0  # seconds between two attempts on a busy host
 _SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
 
@@ -84,8 +86,8 @@ class HuntBench:
     `scheduler` (sched_ext), if any, has the tasks of all loads. `wall` is the limit of one boot in
     seconds of wall time. Loads are judged by `properties` (None: all). `reach` are the changed
     lines of a patch to count, `calls` functions. A driver that comes with `shaker` starts each boot
-    in a state that the seed decides. With `varies_boot` the seed also decides the length of the
-    kernel command line, and so when the kernel calibrates its clocks.
+    in a state that the seed decides. With `varies_boot` kernel, case and seed decide the
+    length of the kernel command line, and so when the kernel calibrates its clocks.
     """
 
     kernel: KernelSpec
@@ -178,7 +180,7 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
         seed=seed,
         name="hunt",
         host_cpus=bench.host_cpus,
-        extra_cmdline=(_word(seed),) if bench.varies_boot else (),
+        extra_cmdline=(_word(case, bench, seed),) if bench.varies_boot else (),
     )
     files = bench.builds.files[WORKLOAD]
     shaken = [f"{IN_GUEST}/{shaker().stem}"] if shaker().stem in files else []
@@ -220,12 +222,14 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
     return _Ended(outcome, machine.trace_memory_mib, looks[0] if looks else MemoryLook())
 
 
-def _word(seed: int) -> str:
-    """Return a word for the kernel command line whose length follows from the seed.
+def _word(case: Case, bench: HuntBench, seed: int) -> str:
+    """Return a word for the kernel command line whose length follows from kernel, case and seed.
 
-    The kernel ignores it: it is a parameter of a module that does not exist.
+    So two kernels differ as two boots of one of them. The kernel ignores the word: it is a
+    parameter of a module that does not exist.
     """
-    return "numalab.boot=" + "x" * (1 + 29 * seed % 64)
+    length = int(digest_of([bench.kernel.name, case.text, seed])[:8], 16) % _LONGEST_WORD
+    return "numalab.boot=" + "x" * (1 + length)
 
 
 def _most_seconds(case: Case) -> float:

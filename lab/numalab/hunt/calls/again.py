@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from numalab.hunt.calls.trend import CallTrend, differences
 from numalab.hunt.case import Case
@@ -16,51 +17,66 @@ from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError
 
 # One function and one kind are tested now. By the bound of numalab.hunt.compare.trend, equal
-# kernels reach the strength with a probability of at most 0.1 %.
-_STRENGTH = 3.7
-_HOPELESS = 1.2  # the strength below which no other seed is tried
-_SEED, _FEWEST, _MOST = 60, 2, 4  # above the hunt's seed; how many are tried
+# kernels reach this strength with a probability of at most 0.1 %, if loads are independent. But a
+# boot may run some code more often in all of its loads, so its boots have to show the trend, too.
+_STRENGTH, _OF_BOOTS = 3.7, 3.0
+_HOPELESS, _OF_BOOTS_HOPELESS = 1.2, 0.6  # below which no other seed is tried
+_SEED, _FEWEST = 60, 2  # above the hunt's seed; the fewest seeds
+_MOST = 20  # boots of each kernel
+Pairs = list[tuple[float, float]]  # calls on both kernels in the loads of a boot
 Settled = tuple[Case, Finding, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Retrial:
-    """The loads of `seeds` seeds together: how strong the trend is, and in how many it shows."""
+    """The loads of `seeds` seeds together: how strong the trend is, and in how many it shows.
+
+    `strength` is that of single loads, `of_boots` that of the loads of each boot together.
+    """
 
     seeds: int
     strength: float
+    of_boots: float
     larger: int
     count: int
 
     def __str__(self) -> str:
         """Write it for a sentence."""
         return (
-            f"{self.larger} of {self.count} with {self.seeds} other seeds (t = {self.strength:.1f})"
+            f"{self.larger} of {self.count} with {self.seeds} other seeds (t = {self.strength:.1f},"
+            f" of boots {self.of_boots:.1f})"
         )
 
     @property
     def confirms(self) -> bool:
         """Whether these loads alone confirm the trend."""
-        return self.seeds >= _FEWEST and self.strength >= _STRENGTH
+        enough = self.strength >= _STRENGTH and self.of_boots >= _OF_BOOTS
+        return self.seeds >= _FEWEST and enough
+
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether another seed may confirm it."""
+        hopeful = self.strength >= _HOPELESS and self.of_boots >= _OF_BOOTS_HOPELESS
+        return hopeful and not self.confirms
 
 
 def look_again(trend: CallTrend, fresh_boots: FreshBoots) -> Retrial:
     """Boot the cases of a trend on both kernels with other seeds, until they decide."""
-    boots = fresh_boots.judging([trend.clearest.finding])
-    assert boots.reference is not None
-    pairs: list[tuple[float, float]] = []
-    retrial = Retrial(0, _HOPELESS, 0, 0)
-    while not retrial.confirms and retrial.strength >= _HOPELESS and retrial.seeds < _MOST:
-        seed = boots.seed + _SEED + retrial.seeds
+    fresh = fresh_boots.judging([trend.clearest.finding])
+    assert fresh.reference is not None
+    boots: list[Pairs] = []
+    for number in range(max(_FEWEST, _MOST // len(trend.cases))):
         wanted: list[Boot] = [
-            (case, side.for_confirmation(), seed)
-            for side in (boots.bench, boots.reference)
+            (case, side.for_confirmation(), fresh.seed + _SEED + number)
+            for side in (fresh.bench, fresh.reference)
             for case in trend.cases
         ]
-        results = boots.workers.boot(wanted)
+        results = fresh.workers.boot(wanted)
         mine, theirs = results[: len(trend.cases)], results[len(trend.cases) :]
-        pairs += _pairs(trend, mine, theirs)
-        retrial = _retrial(trend, retrial.seeds + 1, pairs)
+        boots += _pairs(trend, mine, theirs)
+        retrial = _retrial(trend, number + 1, boots)
+        if not retrial.is_hopeful:
+            break
     return retrial
 
 
@@ -112,20 +128,30 @@ def _between(suspect: Suspect) -> float:
 
 def _pairs(
     trend: CallTrend, mine: Sequence[BootResult], theirs: Sequence[BootResult]
-) -> Iterator[tuple[float, float]]:
-    """Yield the calls on both kernels in each load that both were counted in."""
+) -> Iterator[Pairs]:
+    """Yield for each case the calls on both kernels in each load that both were counted in."""
     prop = trend.clearest.finding.prop
     for case, *sides in zip(trend.cases, mine, theirs, strict=True):
+        pairs: Pairs = []
         for place in range(len(case.loads)):
             calls = [side.of(prop, place) for side in sides]
             if None not in calls:
                 first, second = (item.figure for item in calls if item is not None)
-                yield first, second
+                pairs.append((first, second))
+        yield pairs
 
 
-def _retrial(trend: CallTrend, seeds: int, pairs: Sequence[tuple[float, float]]) -> Retrial:
-    mine, theirs = (np.array([pair[side] for pair in pairs], np.float64) for side in (0, 1))
-    along = differences(mine, theirs) * (1 if trend.change == "more" else -1)
-    squares = float(np.sum(along**2))
-    strength = float(np.sum(along)) / math.sqrt(squares) if squares else 0.0
-    return Retrial(seeds, strength, int(np.sum(along > 0)), int(np.sum(mine + theirs > 0)))
+def _retrial(trend: CallTrend, seeds: int, boots: Sequence[Pairs]) -> Retrial:
+    sign = 1 if trend.change == "more" else -1
+    along = [sign * differences(*np.array(pairs, np.float64).T) for pairs in boots if pairs]
+    loads = np.concatenate([*along, np.zeros(0)])
+    # Over the root of the number of loads, so that boots of equal kernels spread equally.
+    of_boots = np.array([np.sum(own) / math.sqrt(len(own)) for own in along], np.float64)
+    count = sum(first + second > 0 for pairs in boots for first, second in pairs)
+    return Retrial(seeds, _strength(loads), _strength(of_boots), int(np.sum(loads > 0)), count)
+
+
+def _strength(values: npt.NDArray[np.float64]) -> float:
+    """Return the sum over the root of the sum of squares."""
+    squares = float(np.sum(values**2))
+    return float(np.sum(values)) / math.sqrt(squares) if squares else 0.0

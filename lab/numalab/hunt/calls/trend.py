@@ -35,7 +35,7 @@ _SAME_WAY = 2.0  # of the trends of other functions that are tried with it
 _LEAST = 0.35  # the logarithm of the smallest ratio in the load that is tried
 _FUNCTIONS = 12  # tried in one load
 _LOADS = 2  # tried in one round
-_CASES, _LOADS_AGAIN = 5, 48  # at most in which a trend is looked for again
+_CASES, _LOADS_AGAIN = 5, 10  # at most in which a trend is looked for again; loads of each case
 _CLEAR = 4  # loads that may show a trend alone
 _WORN = 0.2  # how much the strength of a function falls with each load that was not confirmed
 
@@ -267,16 +267,14 @@ def _change(difference: float) -> Change:
 
 
 def _clear_cases(loads: Sequence[_Load], along: Sequence[float]) -> tuple[Case, ...]:
-    """Return the cases whose loads differ most in the direction of a trend, these loads only."""
-    numbers: dict[str, list[int]] = {}
-    sums: dict[str, float] = {}
+    """Return the cases whose loads differ most in the direction of a trend, some loads of each."""
+    by_case: dict[str, list[tuple[float, int]]] = {}
     cases = {load.case.text: load.case for load in loads}
     for load, value in zip(loads, along, strict=True):
-        numbers.setdefault(load.case.text, []).append(load.number)
-        sums[load.case.text] = sums.get(load.case.text, 0.0) + value
-    chosen: list[Case] = []
-    for text in sorted(sums, key=lambda text: -sums[text])[:_CASES]:
-        case = cases[text].only(*(cases[text].loads[number] for number in sorted(numbers[text])))
-        if not chosen or sum(len(other.loads) for other in (*chosen, case)) <= _LOADS_AGAIN:
-            chosen.append(case)
-    return tuple(chosen)
+        by_case.setdefault(load.case.text, []).append((-value, load.number))
+    most = sorted(by_case, key=lambda text: sum(value for value, _ in by_case[text]))[:_CASES]
+    chosen = {text: sorted(n for _, n in sorted(by_case[text])[:_LOADS_AGAIN]) for text in most}
+    return tuple(
+        cases[text].only(*(cases[text].loads[number] for number in numbers))
+        for text, numbers in chosen.items()
+    )

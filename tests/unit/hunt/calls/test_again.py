@@ -20,6 +20,7 @@ from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, CaseWorkers
 
 Calls = Callable[[str, int], int]  # on a kernel, with a seed
+CASES, LOADS = 5, 10  # of the trend
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ class FakeWorkers:
 def trend_of() -> CallTrend:
     rng = random.Random(1)
     machine = draw_machine(rng)
-    case = Case(machine, draw_loads(rng, machine, 20))
+    case, *more = (Case(machine, draw_loads(rng, machine, LOADS)) for _ in range(CASES))
     mine, theirs = (quantity_of("move").finding(4, count, "less") for count in (1, 9))
     clear = (Suspect(case, mine, theirs, 4.5), Suspect(case, replace(mine, load=5), theirs, 4.5))
-    return CallTrend("move", "memory", "less", 4.5, 30, 40, (case,), clear)
+    return CallTrend("move", "memory", "less", 4.5, 30, 40, (case, *more), clear)
 
 
 @pytest.fixture(autouse=True)
@@ -83,16 +84,36 @@ def test_a_trend_that_other_seeds_show_is_a_finding() -> None:
     finding = finding_of(trend_of(), retrial)
     assert finding.text == (
         "calls-of-move: 1, with the reference kernel 9; less in 30 of 40 loads (memory)"
-        " (t = 4.5), and in 40 of 40 with 2 other seeds (t = 6.3)"
+        " (t = 4.5), and in 100 of 100 with 2 other seeds (t = 10.0, of boots 3.2)"
     )
     assert finding.violated and not replace(finding, value=finding.most).violated
 
 
 def test_a_weak_trend_gets_more_seeds() -> None:
-    rng = random.Random(2)
+    rng = random.Random(3)
     retrial, crew = looked(lambda kernel, _: rng.randrange(20) + (4 if kernel == "theirs" else 0))
     assert len(set(crew.seeds)) == retrial.seeds > 2
-    assert retrial.count == 20 * retrial.seeds
+    assert retrial.count == CASES * LOADS * retrial.seeds
+
+
+def test_boots_that_differ_as_a_whole_confirm_nothing() -> None:
+    rng = random.Random(4)
+
+    @dataclass
+    class Levels(FakeWorkers):
+        """All loads of a boot call the function alike, few times or often."""
+
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            results = []
+            for case, _, _ in boots:
+                finding = quantity_of("move").finding(0, rng.choice((10, 20)), "less")
+                all_loads = (replace(finding, load=load) for load in range(len(case.loads)))
+                results.append(BootResult(tuple(all_loads), 1.0))
+            return results
+
+    retrials = [look_again(trend_of(), fresh(Levels(lambda *_: 0))) for _ in range(400)]
+    assert sum(retrial.strength >= 3.7 for retrial in retrials) > 4, "as single loads say"
+    assert sum(retrial.confirms for retrial in retrials) <= 2
 
 
 def test_a_seed_that_does_not_show_it_ends_the_attempt() -> None:
@@ -107,7 +128,7 @@ def test_a_seed_that_does_not_show_it_ends_the_attempt() -> None:
 
 def test_the_case_of_a_trend_is_a_load_that_shows_it_alone() -> None:
     crew = FakeWorkers(lambda kernel, _: 9 if kernel == "mine" else 90)
-    trend, retrial = trend_of(), Retrial(2, 4.0, 30, 40)
+    trend, retrial = trend_of(), Retrial(2, 4.0, 3.1, 30, 40)
     settled = alone(trend, retrial, fresh(crew), lambda: True)
     assert settled is not None
     case, finding, seeds = settled
@@ -119,4 +140,4 @@ def test_the_case_of_a_trend_is_a_load_that_shows_it_alone() -> None:
 
 def test_a_trend_that_no_load_shows_alone_has_no_smaller_case() -> None:
     noisy = FakeWorkers(lambda kernel, seed: 40 if kernel == "mine" else 30 + 20 * (seed % 2))
-    assert alone(trend_of(), Retrial(2, 4.0, 30, 40), fresh(noisy), lambda: True) is None
+    assert alone(trend_of(), Retrial(2, 4.0, 3.1, 30, 40), fresh(noisy), lambda: True) is None

@@ -99,7 +99,7 @@ def test_the_strongest_trend_names_the_machines_that_show_it_most() -> None:
     assert (trend.function, trend.change) == ("function7", "less")
     assert trend.strength >= 4.0 and trend.larger > 0.9 * trend.count
     assert trend.clearest.finding.prop == "less-calls-of-function7"
-    assert sum(len(case.loads) for case in trend.cases) <= 48
+    assert len(trend.cases) <= 5 and all(len(case.loads) <= 10 for case in trend.cases)
     assert len({case.text for case in trend.cases}) == len(trend.cases) > 0
     again = trends({"function7": 0.6}, count=6)
     assert again.strongest() == trend and again.strongest() is None, "each is returned once"
@@ -118,7 +118,7 @@ def test_a_block_has_a_trend_and_its_place_but_no_trial_of_its_own() -> None:
     trend = blocks.strongest()
     assert trend is not None and (trend.function, trend.change) == (block, "less")
     assert trend.clearest.finding.prop == f"less-runs-of-{block}"
-    finding = finding_of(trend, Retrial(2, 5.0, 9, 10))
+    finding = finding_of(trend, Retrial(2, 5.0, 3.1, 9, 10))
     assert "with the reference kernel 900 (kernel/sched/fair.c:9480); less in" in finding.text
 
 
