@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numalab.hunt.boot_case import HuntBench
-from numalab.hunt.calls.again import Settled, alone, finding_of, look_again
+from numalab.hunt.calls.again import Retrial, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
@@ -82,7 +82,6 @@ class Hunter:
     left: Leftovers = field(default_factory=Leftovers)
     tried: set[tuple[str, Finding]] = field(default_factory=set)
     unconfirmed: Counter[str] = field(default_factory=Counter)
-    has_trend: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def goes_on(self) -> bool:
@@ -147,7 +146,6 @@ class Hunter:
         if self.reference is None or self.aim.survey:
             return near
         properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
-        self._confirm_trend(properties)
         if self.direction is not None:
             self.direction.hunches = self.trends.hunches(properties)
         if self._is_over():
@@ -165,14 +163,6 @@ class Hunter:
             self._confirm_calls(self.calls.strongest())
         return near
 
-    def _confirm_trend(self, properties: frozenset[str]) -> None:
-        """Note a trend that later loads confirmed; one only, since most others follow from it."""
-        trend = None if self.has_trend else self.trends.confirmed(properties)
-        if trend is None:
-            return
-        self.has_trend = True
-        self._note_trend(trend.finding, trend.clearest.case, lambda: None)
-
     def _confirm_calls(self, trend: CallTrend | None) -> None:
         """Look for a trend of calls with other seeds, and note it if they show it."""
         if trend is None:
@@ -185,19 +175,16 @@ class Hunter:
         outcome = suspicion(mine, [mine], samples, confirmed=retrial.confirms)
         self._note([outcome], quiet=True)
         if retrial.confirms:
-            self._note_trend(
-                finding_of(trend, retrial), trend.clearest.case,
-                lambda: alone(trend, retrial, self.fresh_boots, self.goes_on),
-            )  # fmt: skip
+            self._note_trend(trend, retrial)
 
-    def _note_trend(
-        self, finding: Finding, case: Case, settle: Callable[[], Settled | None]
-    ) -> None:
+    def _note_trend(self, trend: CallTrend, retrial: Retrial) -> None:
         """Note a confirmed trend, with the case that shows it alone, or else its clearest load."""
         minutes, boots = self._minutes(), self.workers.requested
+        finding, case = finding_of(trend, retrial), trend.clearest.case
         case = case.only(case.loads[finding.load or 0])
         self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}")
-        smallest, of_smallest, seeds = settle() or (case, finding, self.fresh_boots.seeds)
+        settled = alone(trend, retrial, self.fresh_boots, self.goes_on)
+        smallest, of_smallest, seeds = settled or (case, finding, self.fresh_boots.seeds)
         self.hunt.violations.append(
             ConfirmedViolation(
                 case, smallest, of_smallest, seeds, minutes, self._minutes(),

@@ -330,21 +330,6 @@ def test_a_small_difference_counts_if_most_loads_and_all_samples_show_it(case: C
     assert not hunter.hunt.suspicions, "ten loads are no trend"
 
 
-def test_a_trend_that_no_single_load_confirms_is_found(case: Case) -> None:
-    many = case.only(*case.loads * 30)
-
-    def value(bench: HuntBench, seed: int, _place: int) -> float:
-        return 1.3 if bench == MINE and seed in (1, 41) else 1.0
-
-    hunter = differing(many, value)
-    assert not hunter.hunt.violations
-    hunter.round([many])
-    (violation,) = hunter.hunt.violations
-    assert "worse in 30 of 30 loads" in violation.finding.text
-    assert len(violation.case.loads) == 1
-    assert hunter.has_trend
-
-
 def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> None:
     class Ends(FakeWorkers):
         def boot(self, boots: Sequence[Boot]) -> list[BootResult]:

@@ -163,12 +163,6 @@ def test_a_trend_in_one_kind_of_loads_is_not_lost_among_the_others(case: Case) -
     hunches = trends.hunches({"more-switches"})
     assert hunches["forker"] > 3 > hunches["sleeper"]
     assert not trends.hunches({"quota"})
-    assert trends.confirmed({"more-switches"}) is None
-    for _ in range(20):
-        for pair in compared(forks, result(switches(130, 0)), result(switches(100, 0))):
-            trends.add(pair)
-    trend = trends.confirmed({"more-switches"})
-    assert trend is not None and "worse in 30 of 30 loads (forker)" in trend.finding.text
 
 
 def test_a_trend_on_one_kind_of_machines_is_found(case: Case) -> None:
@@ -184,23 +178,6 @@ def test_a_trend_on_one_kind_of_machines_is_found(case: Case) -> None:
             trends.add(pair)
     assert trends.strength("more-switches", "SMT") == pytest.approx(30**0.5)
     assert trends.strength("more-switches") < 3 < trends.hunches({"more-switches"})["SMT"]
-
-
-def test_a_trend_is_confirmed_by_later_loads_alone(case: Case) -> None:
-    trends = with_trend(case, [1.2] * 24)
-    properties = {"more-switches"}
-    assert trends.confirmed(properties) is None, "no later loads"
-    for place in range(15):
-        mine, theirs = switches(130, place % 8), switches(100, place % 8)
-        for pair in compared(case, result(mine), result(theirs)):
-            trends.add(pair)
-        assert (trends.confirmed(properties) is not None) is (place >= 13)
-    trend = trends.confirmed(properties)
-    assert trend is not None
-    assert trend.finding.most == 115
-    assert "worse in 24 of 24 loads (t = 4.9), and then in 15 of 15 later" in trend.finding.text
-    assert not trend.finding.differential
-    assert trends.confirmed({"quota"}) is None
 
 
 def test_equal_kernels_have_no_trend(case: Case) -> None:

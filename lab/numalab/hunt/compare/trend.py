@@ -13,19 +13,15 @@ lost among all others.
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import excess
-from numalab.hunt.compare.outcomes import beside
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.kinds import load_traits, trend_kinds
 
 _STRONG = 4.2  # 0.015 % for each property by the bound
 _STRONG_OF_KIND = 4.8  # 0.001 % for each property and kind
-_AGAIN = 3.7  # 0.1 %, in later loads
 _FEWEST = 12  # loads
 _IGNORED = 0.1  # of each excess: what a few more instructions change in every load
 _LEAST = 0.25  # of the excess of a load that is tried
@@ -66,7 +62,6 @@ class TrendSums:
     """Sums of the excess of a property over loads of a kind, and the loads with the largest."""
 
     count: int = 0
-    larger: int = 0
     total: float = 0.0
     squares: float = 0.0
     clearest: list[Compared] = field(default_factory=list)
@@ -76,7 +71,6 @@ class TrendSums:
         size = min(1.0, max(0.0, abs(pair.excess) - _IGNORED))
         clipped = math.copysign(size, pair.excess)
         self.count += 1
-        self.larger += clipped > 0
         self.total += clipped
         self.squares += clipped**2
         if pair.excess >= _LEAST and pair.finding.load is not None:
@@ -97,66 +91,16 @@ class TrendSums:
         return self.total / math.sqrt(1.0 + self.squares)
 
 
-@dataclass(frozen=True)
-class ConfirmedTrend:
-    """A property with a strong trend that later loads show by themselves; its clearest load.
-
-    The trend is of the loads of a `kind`, or of ALL.
-    """
-
-    kind: str
-    before: TrendSums
-    later: TrendSums
-    clearest: Compared
-
-    @property
-    def finding(self) -> Finding:
-        """The finding about the clearest load, with a limit between both kernels' values."""
-        mine, theirs = self.clearest.finding, self.clearest.theirs
-        loads = f"loads ({self.kind})" if self.kind else "loads"
-        text = (
-            f"{beside(mine, theirs)}; worse in {self.before.larger} of {self.before.count} {loads}"
-            f" (t = {self.before.strength:.1f}), and then in {self.later.larger} of"
-            f" {self.later.count} later loads (t = {self.later.strength:.1f})"
-        )
-        most = float(f"{(mine.value + theirs.value) / 2:.4g}")
-        return replace(mine, text=text, most=most, suspect=None, differential=False)
-
-
 @dataclass
 class Trends:
-    """The excess of each property over the loads of a hunt: all of them, and those of each kind.
-
-    `later` has the loads after those in which a trend became strong: it has to show in them, too.
-    """
+    """The excess of each property over the loads of a hunt: all of them, and those of each kind."""
 
     sums: dict[Key, TrendSums] = field(default_factory=dict)
-    before: dict[Key, TrendSums] = field(default_factory=dict)
-    later: dict[Key, TrendSums] = field(default_factory=dict)
 
     def add(self, pair: Compared) -> None:
         """Add a property of a load."""
         for key in _keys(pair.case, pair.finding):
             self.sums.setdefault(key, TrendSums()).add(pair)
-            if key in self.later:
-                self.later[key].add(pair)
-
-    def confirmed(self, properties: AbstractSet[str]) -> ConfirmedTrend | None:
-        """Return the clearest trend that later loads confirmed, and begin to confirm new ones."""
-        for key in self._strong(properties):
-            if key not in self.later:
-                self.before[key] = deepcopy(self.sums[key])
-                self.later[key] = TrendSums()
-        strong = [
-            key
-            for key, sums in self.later.items()
-            if key[0] in properties and sums.strength >= _AGAIN and sums.clearest
-        ]
-        if not strong:
-            return None
-        key = max(strong, key=lambda key: (self.sums[key].strength, not key[1], key))
-        clearest = self.sums[key].clearest[0]
-        return ConfirmedTrend(key[1], self.before[key], self.later[key], clearest)
 
     def strength(self, prop: str, kind: str = ALL) -> float:
         """Return the strength of a property's trend; 0 for too few loads."""
