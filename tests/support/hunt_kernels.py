@@ -1,6 +1,7 @@
 """Kernels that processes of a hunt are given instead of real ones; a case is never booted."""
 
 import atexit
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,3 +49,15 @@ class SlowEndKernel:
 
         atexit.register(end)
         raise HostError("no such kernel")
+
+
+@dataclass(frozen=True)
+class DeafKernel:
+    """A kernel whose boot does not end by itself, nor with the first SIGTERM."""
+
+    @property
+    def name(self) -> str:
+        usual = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, usual))
+        time.sleep(120)
+        raise HostError("nobody ended it")

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import TimeoutError, get_context
+from multiprocessing import TimeoutError, active_children, get_context
 from multiprocessing.pool import Pool
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from pathlib import Path
+from threading import Event, Thread
 from typing import NoReturn
 
 from numalab.errors import HostError, UserError
@@ -89,6 +91,7 @@ def _selection(bench: HuntBench) -> list[str]:
 # A guest's limits exclude the time for which QEMU waits for a CPU. On a busy host a boot may take
 # several times as long, plus this number of seconds.
 _TIMES, _PATIENCE = 4.0, 60.0
+_SIGNALS_S = 0.5  # between two signals to a worker
 OnResult = Callable[[Case, BootResult], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
 
@@ -154,19 +157,43 @@ class CaseWorkers:
 def workers(store: Store, jobs: int, on_result: OnResult) -> Iterator[CaseWorkers]:
     """Start the workers; an error or Ctrl-C in the block ends their guests."""
     # Not fork: a child would inherit locks that threads of libvirt and polars hold.
+    unrelated = active_children()
     pool = get_context("spawn").Pool(jobs, _prepare)
     crew = CaseWorkers(store, pool, on_result, jobs)
     try:
         yield crew
     except BaseException:
-        pool.terminate()  # SIGTERM to each, and waits
-        pool.join()
+        _terminate(pool, unrelated)
         raise
     if crew.is_over:
-        pool.terminate()  # also ends a guest that nobody waits for
+        _terminate(pool, unrelated)  # also ends a guest that nobody waits for
     else:
         pool.close()
-    pool.join()
+        pool.join()
+
+
+def _terminate(pool: Pool, unrelated: Sequence[BaseProcess]) -> None:
+    """Send SIGTERM to each worker, but not to `unrelated` processes, until it ends.
+
+    Python may take note of a signal just before the worker begins to wait for the lock of the
+    queue. Then only another one wakes it, and the pool sends one.
+    """
+    ended = Event()
+
+    def send_again() -> None:
+        while not ended.wait(_SIGNALS_S):
+            for process in processes:
+                process.terminate()
+
+    processes = [process for process in active_children() if process not in unrelated]
+    sender = Thread(target=send_again, name="signals")
+    sender.start()
+    try:
+        pool.terminate()
+        pool.join()
+    finally:
+        ended.set()
+        sender.join()
 
 
 class _Worker:

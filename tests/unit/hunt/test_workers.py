@@ -20,7 +20,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers, Store, host_jobs, workers
 from numalab.places import skipped_inputs
 from numalab.topology.shapes.shape import SHAPES
-from support.hunt_kernels import EndlessKernel, NoKernel, SlowEndKernel
+from support.hunt_kernels import DeafKernel, EndlessKernel, NoKernel, SlowEndKernel
 
 BAD = BootResult((), 1.0, "no QEMU")
 
@@ -218,29 +218,42 @@ def test_a_boot_ends_with_the_budget(drawn_case: Case, cache: Path) -> None:
     assert (cache / "interrupted").exists()
 
 
-def test_a_hunt_ends_if_the_signal_reached_idle_processes_as_well(
-    drawn_case: Case, cache: Path
-) -> None:
-    """As `timeout` and service managers send it: to all processes of the group."""
-
+@pytest.fixture
+def hang_fails() -> Iterator[None]:
     def too_long(*_: object) -> None:
         pytest.fail("the hunt does not end")
 
     before = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(60)
-    try:
-        store = cast(Store, MemoryStore())
-        with pytest.raises(KeyboardInterrupt), workers(store, 2, lambda *_: None) as case_workers:
-            case_workers.boot([(drawn_case, bench(NoKernel()), seed) for seed in (1, 2)])
-            for process in active_children():
-                assert process.pid is not None
-                os.kill(process.pid, signal.SIGTERM)
-            for process in active_children():
-                process.join()
-            raise KeyboardInterrupt
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("hang_fails")
+def test_a_hunt_ends_if_the_signal_reached_idle_processes_as_well(
+    drawn_case: Case, cache: Path
+) -> None:
+    """As `timeout` and service managers send it: to all processes of the group."""
+    store = cast(Store, MemoryStore())
+    with pytest.raises(KeyboardInterrupt), workers(store, 2, lambda *_: None) as case_workers:
+        case_workers.boot([(drawn_case, bench(NoKernel()), seed) for seed in (1, 2)])
+        for process in active_children():
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGTERM)
+        for process in active_children():
+            process.join()
+        raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("hang_fails")
+def test_a_hunt_ends_if_a_process_did_not_notice_the_signal(drawn_case: Case, cache: Path) -> None:
+    store = cast(Store, MemoryStore())
+    with workers(store, 1, lambda *_: None) as case_workers:
+        case_workers.boot([(drawn_case, bench(NoKernel()), 1)])  # the process is ready
+        case_workers.deadline = time.monotonic() + 1
+        with pytest.raises(BudgetOverError):
+            case_workers.boot([(drawn_case, bench(DeafKernel()), 1)])
 
 
 def test_a_process_that_is_ending_is_not_interrupted(
