@@ -196,10 +196,8 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
     looks: list[MemoryLook] = []
 
     def look(memory: HeldMemory) -> None:
-        topology, kernel = (
-            with_memory_first(machine).topology,
-            bench.builds.kernels[bench.kernel.name],
-        )
+        topology = with_memory_first(machine).topology
+        kernel = bench.builds.kernels[bench.kernel.name]
         looks.append(look_into(memory, topology, kernel.symbols, kernel.release))
 
     deadline = time.monotonic() + bench.wall
