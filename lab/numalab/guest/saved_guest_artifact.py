@@ -27,7 +27,7 @@ from numalab.machine.memory import HeldMemory, read_blocks, write_blocks
 from numalab.machine.model import Machine, Plugin
 from numalab.process import find_program
 from numalab.qemu.binding import library_version
-from numalab.qemu.cmdline import HELD_MODES
+from numalab.qemu.cmdline import HOLD_TURNS
 from numalab.qemu.emulator import qemu_version
 from numalab.qemu.guest import Guest
 from numalab.run_dir import RunDir
@@ -38,8 +38,8 @@ _NODE = "node"  # and its number: the files of its memory
 _COUNTS = "counts"  # and the number of the plugin
 _FREE = 2 << 30  # bytes of the disk that are left to other files
 _LOOKS = 12  # at a guest that is not held, before it is given up
-_LAST_TURNS = 6_000  # of the hold: 25 ms of an idle host
-_NAP, _SLOW_LOOK = 0.001, 0.006  # seconds
+_LOOKS_LEFT = 4  # of the hold, when the guest is stopped: stopping takes as long as some looks
+_NAP = 0.001  # seconds
 _PAUSE = 600.0  # seconds until a guest is tried again whose hold was missed
 _SAVES_CLOCKS = (10, 0)  # the emulators that save the clocks of CPUs in mode timed (patch 0014)
 _MOST = 40  # entries; the one that was used longest ago goes
@@ -96,7 +96,7 @@ def saved_entry(
     `emulator` is the QEMU that is started, None the host's. The clock of an `interactive` guest
     does not run ahead while it is idle.
     """
-    if machine.mode not in HELD_MODES or machine.huge or machine.gdb is not None:
+    if machine.mode not in HOLD_TURNS or machine.huge or machine.gdb is not None:
         return None
     if any(plugin.mapped is None and plugin.begins_anew is None for plugin in machine.plugins):
         return None
@@ -154,7 +154,7 @@ def save_when_held(
         if missed.exists() and time.time() - missed.stat().st_mtime < _PAUSE:
             return True
         missed.touch(mode=0o600)
-        if not _met(guest, cpus):
+        if not _met(guest, cpus, HOLD_TURNS[machine.mode]):
             return False
         guest.stop()
         try:
@@ -167,22 +167,23 @@ def save_when_held(
     return True
 
 
-def _met(guest: Guest, cpus: int) -> bool:
+def _met(guest: Guest, cpus: int, turns: int) -> bool:
     """Wait for the end of the hold, which every guest that continues goes through again.
 
-    Reading registers changes nothing there. On a slow host the first moment is taken. Returns
-    False for a guest that is not seen in its hold.
+    Reading registers changes nothing there. The end is near when only the turns of a few looks are
+    left: on a busy host a look takes longer. Returns False for a guest that is not seen in its
+    hold.
     """
-    misses = 0
+    misses, before = 0, turns
     while misses < _LOOKS:
-        began = time.monotonic()
         left = turns_left(guest.registers(), cpus)
         if left is None:
             misses += 1
             continue
-        time.sleep(_NAP if left > _LAST_TURNS else 0)
-        if left <= _LAST_TURNS or time.monotonic() - began > _SLOW_LOOK:
+        if left <= _LOOKS_LEFT * (before - left):
             return True
+        before = left
+        time.sleep(_NAP)
     return False
 
 

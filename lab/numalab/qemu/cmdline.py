@@ -4,6 +4,7 @@ Reference: Documentation/admin-guide/kernel-parameters.txt, Linux 6.12.
 """
 
 import re
+from collections.abc import Mapping
 
 from numalab.errors import UserError
 from numalab.machine.memory import Region
@@ -29,9 +30,8 @@ _ONE_CLOCK = ("tsc=reliable",)
 
 # Turns of the loop in which init holds the guest, so that the host can save it there
 # (images/src/numalab-start.c). None in kvm, where the placement is proved from the first
-# instruction on.
-HELD_MODES: tuple[Mode, ...] = ("icount", "tcg", "timed")
-_HOLD_TURNS = 24_000
+# instruction on. Where time is counted in instructions, the loop ends before the next tick.
+HOLD_TURNS: Mapping[Mode, int] = {"icount": 24_000, "tcg": 96_000, "timed": 24_000}
 
 # numalab builds kernels without mitigations; before 6.9 no option disables all of them.
 _UNMITIGATED = ("mitigations=off",)
@@ -86,8 +86,8 @@ def render_cmdline(
         words += _EMULATED
     if mode in DETERMINISTIC:
         words += _ONE_CLOCK
-    if mode in HELD_MODES:
-        words += [f"NUMALAB_HOLD={_HOLD_TURNS}"]  # the kernel gives it to init
+    if mode in HOLD_TURNS:
+        words += [f"NUMALAB_HOLD={HOLD_TURNS[mode]}"]  # the kernel gives it to init
     words += [f"memmap={hidden.size:#x}${hidden.address:#x}" for hidden in unwanted]
     if region is not None:
         words += [
