@@ -130,6 +130,12 @@ class BootResult:
         ]
         return max(findings, key=lambda finding: finding.closeness, default=None)
 
+    def worst(self, prop: str) -> Finding | None:
+        """Return the worst finding about a property of any load, or of the whole boot."""
+        loads = {None, *(finding.load for finding in self.findings)}
+        findings = [finding for load in loads if (finding := self.of(prop, load)) is not None]
+        return max(findings, key=lambda finding: finding.closeness, default=None)
+
     def _left_in(self, word: Word) -> Finding | None:
         """Return the finding about a word; None if it could not be read, or is another one."""
         left = self.run_queues

@@ -73,9 +73,7 @@ def verdict(
 def _verdict(result: BootResult, prop: str, most: float) -> tuple[bool | None, str]:
     if result.error:
         return None, result.error.splitlines()[0]
-    mine = [finding for finding in result.findings if finding.prop == prop]
-    mine += [finding] if (finding := result.of(prop, None)) else []
-    worst = max(mine, key=lambda finding: finding.closeness, default=None)
+    worst = result.worst(prop)
     if worst is None:
         lost = next(iter(result.violations), None)
         return None, lost.text if lost else f"nothing to say about {prop}"

@@ -9,7 +9,7 @@ from numalab.errors import UserError
 from numalab.files import reading
 from numalab.machine.model import CountedPlaces, Machine
 from numalab.places import shipped_dir
-from numalab.workload.elf_symbols import addresses_of, code_of
+from numalab.workload.elf_symbols import code_of, symbols_of
 from numalab.workload.host_program import GuestCommand
 from numalab.workload.workload_files import shared_headers
 
@@ -50,8 +50,8 @@ def _mark(symbols: Path | None) -> int:
     if symbols is None:
         return 0
     with reading(symbols):
-        data = symbols.read_bytes()
-    return addresses_of(data, {_MARK_FUNCTION}).get(_MARK_FUNCTION, 0)
+        mark = symbols_of(symbols.read_bytes(), {_MARK_FUNCTION}).get(_MARK_FUNCTION)
+    return mark.vaddr if mark else 0
 
 
 def _barriers(files: Mapping[str, bytes]) -> Iterator[str]:

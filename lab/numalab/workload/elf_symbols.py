@@ -116,14 +116,18 @@ def code_of(data: bytes, names: Collection[str], size: int) -> dict[str, tuple[i
     return functions
 
 
-def addresses_of(data: bytes, names: Collection[str]) -> dict[str, int]:
-    """Return the addresses of functions and variables; without absent ones."""
+def symbols_of(data: bytes, names: Collection[str]) -> dict[str, ElfSymbol]:
+    """Return functions and variables by their names, the first of each; without absent ones."""
     if data[:6] != _MAGIC:
         return {}
+    symbols: dict[str, ElfSymbol] = {}
     try:
-        return {symbol.name: symbol.vaddr for _, symbol in _symbols(data) if symbol.name in names}
+        for _, symbol in _symbols(data):
+            if symbol.name in names:
+                symbols.setdefault(symbol.name, symbol)
     except _DAMAGED:
         return {}
+    return symbols
 
 
 def functions_of(data: bytes) -> list[ElfSymbol]:

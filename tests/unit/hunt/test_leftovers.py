@@ -9,13 +9,14 @@ import pytest
 from scipy.stats import fisher_exact
 
 from numalab.hunt.case import Case
-from numalab.hunt.compare.kernel_memory import KernelMemory, KernelSymbol
+from numalab.hunt.compare.kernel_memory import KernelMemory
 from numalab.hunt.compare.leftovers import Leftovers, chance
 from numalab.hunt.compare.run_queues import RUN_QUEUES, RunQueues, Word, read_run_queues, word_of
 from numalab.hunt.finding import BootResult
 from numalab.hunt.property import describe_property, is_property
 from numalab.hunt.replay import verdict
 from numalab.machine.memory import HeldMemory
+from numalab.workload.elf_symbols import ElfSymbol
 
 TEXT, DIRECT, SIZE = 0xFFFFFFFF80000000, 0xFFFF888000000000, 32
 WORD = Word(0xC, SIZE)
@@ -40,8 +41,8 @@ def memory() -> Iterator[HeldMemory]:
 
 def kernel_of(memory: HeldMemory, size: int = SIZE) -> KernelMemory:
     symbols = {
-        "__per_cpu_offset": KernelSymbol(TEXT + 0x1000, 64),
-        RUN_QUEUES: KernelSymbol(0x10, size),
+        "__per_cpu_offset": ElfSymbol(TEXT + 0x1000, 64, "__per_cpu_offset"),
+        RUN_QUEUES: ElfSymbol(0x10, size, RUN_QUEUES),
     }
     return KernelMemory(memory, symbols, (0,), (1 << 20,))
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.process import run
-from numalab.workload.elf_symbols import ElfFile, addresses_of, code_of, plain_name, read_elf
+from numalab.workload.elf_symbols import ElfFile, code_of, plain_name, read_elf, symbols_of
 
 SOURCE = """
 #include <pthread.h>
@@ -64,7 +64,7 @@ def test_a_barrier_is_found_by_its_code(programs: dict[str, Path]) -> None:
     ).stdout  # fmt: skip
     shown = "".join(re.findall(r"^ +\w+:\t((?:[0-9a-f]{2} )+)", listed, re.M)).replace(" ", "")
     assert shown.startswith(code.hex()[:16])
-    assert addresses_of(data, {"pthread_barrier_wait"}) == {"pthread_barrier_wait": vaddr}
+    assert symbols_of(data, {"pthread_barrier_wait"})["pthread_barrier_wait"].vaddr == vaddr
 
 
 def test_a_page_that_is_mapped_for_two_segments_does_not_mislead(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from numalab.hunt.calls.trend import CallTrend, differences
 from numalab.hunt.case import Case
+from numalab.hunt.compare.trend import trend_strength
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.simplify.simplify import simplified
@@ -152,6 +153,4 @@ def _retrial(trend: CallTrend, seeds: int, boots: Sequence[Pairs]) -> Retrial:
 
 
 def _strength(values: npt.NDArray[np.float64]) -> float:
-    """Return the sum over the root of the sum of squares."""
-    squares = float(np.sum(values**2))
-    return float(np.sum(values)) / math.sqrt(squares) if squares else 0.0
+    return float(trend_strength(np.sum(values), np.sum(values**2)))

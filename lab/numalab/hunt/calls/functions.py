@@ -14,7 +14,7 @@ from numalab.errors import HostError
 from numalab.files import read_regular
 from numalab.reach.source_text import functions_in
 from numalab.source.plain_files import SourceFile
-from numalab.workload.elf_symbols import ElfSymbol, addresses_of, functions_of
+from numalab.workload.elf_symbols import ElfSymbol, functions_of, symbols_of
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,11 @@ def read_symbols(symbols: Path) -> KernelFunctions:
         if not symbol.name.endswith(".cold"):
             places.setdefault(symbol.name.partition(".")[0], []).append(symbol)
     single = {name: own[0] for name, own in places.items() if len(own) == 1}
+    mark = symbols_of(data, {_MARK}).get(_MARK)
     return KernelFunctions(
         {name: symbol.size for name, symbol in single.items()},
         {name: symbol.vaddr for name, symbol in single.items()},
-        addresses_of(data, {_MARK}).get(_MARK, 0),
+        mark.vaddr if mark else 0,
     )
 
 

@@ -18,7 +18,7 @@ from numalab.hunt.calls.findings import FLOOR, quantity_of
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.case import Case
 from numalab.hunt.compare.quantity import Change
-from numalab.hunt.compare.trend import ALL
+from numalab.hunt.compare.trend import ALL, trend_strength
 from numalab.hunt.finding import BootResult
 from numalab.hunt.kinds import load_traits, trend_kinds
 from numalab.hunt.property import is_block
@@ -116,11 +116,10 @@ class _Sums:
 
     @property
     def strength(self) -> _Floats:
-        """The sum over the root of the sum of squares; 0 for too few loads."""
+        """0 for too few loads."""
         if self.count < _FEWEST:
             return np.zeros_like(self.total)
-        strength: _Floats = self.total / np.sqrt(np.maximum(self.squares, 1e-9))
-        return strength
+        return trend_strength(self.total, self.squares)
 
 
 @dataclass

@@ -5,14 +5,13 @@ the host reads the memory that it holds open (`numalab.machine.memory`) after th
 """
 
 import os
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from numalab.machine.memory import HeldMemory, backed_mib, node_addresses
 from numalab.topology.topology import Topology
+from numalab.workload.elf_symbols import ElfSymbol, symbols_of
 
 # Documentation/arch/x86/x86_64/mm.rst (6.12): the kernel text mapping, and the direct mapping with
 # four levels of page tables and without KASLR.
@@ -21,50 +20,17 @@ _DIRECT, _DIRECT_END = 0xFFFF888000000000, 0xFFFFC88000000000
 _ADDRESSES = 1 << 64
 _BANNER, _BANNER_TEXT = "linux_banner", b"Linux version "
 _PER_CPU = "__per_cpu_offset"
-_SYMTAB, _STRTAB_LINK, _SYMBOL, _SECTION = 2, 40, 24, 64  # elf(5), ELF64
 _LARGEST = 64 << 20  # of a vmlinux that holds symbols only
 
 
-class KernelSymbol(NamedTuple):
-    """Where a variable of the kernel is, and its size in bytes."""
+def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, ElfSymbol]:
+    """Return some symbols of a kernel by their names; without absent ones.
 
-    address: int
-    size: int
-
-
-def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, KernelSymbol]:
-    """Return some symbols of an ELF64 file; a missing symbol is left out.
-
-    Raises ValueError for a file that is not a vmlinux, and OSError.
+    Raises ValueError for a file that is too large, and OSError.
     """
     if vmlinux.stat().st_size > _LARGEST:
         raise ValueError(f"{vmlinux} is larger than {_LARGEST >> 20} MiB")
-    data = vmlinux.read_bytes()
-    try:
-        return _symbols(data, {name.encode() for name in names})
-    except (struct.error, IndexError, ValueError) as error:
-        raise ValueError(f"{vmlinux} is no ELF file with symbols: {error}") from None
-
-
-def _symbols(data: bytes, names: Collection[bytes]) -> dict[str, KernelSymbol]:
-    if data[:5] != b"\x7fELF\x02":
-        raise ValueError("no ELF64 header")
-    (start,) = struct.unpack_from("<Q", data, 40)
-    (count,) = struct.unpack_from("<H", data, 60)
-    headers = [start + place * _SECTION for place in range(count)]
-    symbols: dict[str, KernelSymbol] = {}
-    for header in headers:
-        if struct.unpack_from("<I", data, header + 4)[0] != _SYMTAB:
-            continue
-        offset, size = struct.unpack_from("<QQ", data, header + 24)
-        (link,) = struct.unpack_from("<I", data, header + _STRTAB_LINK)
-        (strings,) = struct.unpack_from("<Q", data, headers[link] + 24)
-        table = struct.iter_unpack("<IBBHQQ", data[offset : offset + size])
-        for name, _, _, _, value, length in table:
-            text = data[strings + name : data.index(b"\0", strings + name)] if name else b""
-            if text in names:
-                symbols.setdefault(text.decode(), KernelSymbol(value, length))
-    return symbols
+    return symbols_of(vmlinux.read_bytes(), names)
 
 
 @dataclass(frozen=True)
@@ -75,7 +41,7 @@ class KernelMemory:
     """
 
     memory: HeldMemory
-    symbols: Mapping[str, KernelSymbol]
+    symbols: Mapping[str, ElfSymbol]
     starts: tuple[int, ...]
     sizes: tuple[int, ...]
 
@@ -100,7 +66,7 @@ class KernelMemory:
 
     def variable(self, name: str, size: int = 4) -> int | None:
         """Return the value of a variable; None if the kernel has no such symbol."""
-        return self.number(self.symbols[name].address, size) if name in self.symbols else None
+        return self.number(self.symbols[name].vaddr, size) if name in self.symbols else None
 
     def size(self, name: str) -> int:
         """Return the size of a variable in bytes; 0 if the kernel has no such symbol."""
@@ -115,8 +81,8 @@ class KernelMemory:
         """Return where a per-CPU variable of a CPU is; None if there is none."""
         if name not in self.symbols or _PER_CPU not in self.symbols:
             return None
-        base = self.number(self.symbols[_PER_CPU].address + 8 * cpu, 8)
-        return None if base is None else (base + self.symbols[name].address) % _ADDRESSES
+        base = self.number(self.symbols[_PER_CPU].vaddr + 8 * cpu, 8)
+        return None if base is None else (base + self.symbols[name].vaddr) % _ADDRESSES
 
 
 def open_kernel_memory(
@@ -137,7 +103,7 @@ def open_kernel_memory(
     kernel = KernelMemory(memory, symbols, node_addresses(machine), sizes)
     if (
         _BANNER not in symbols
-        or kernel.read(symbols[_BANNER].address, len(_BANNER_TEXT)) != _BANNER_TEXT
+        or kernel.read(symbols[_BANNER].vaddr, len(_BANNER_TEXT)) != _BANNER_TEXT
     ):
         return None
     return kernel

@@ -15,6 +15,9 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import excess
 from numalab.hunt.finding import BootResult, Finding
@@ -25,9 +28,17 @@ _STRONG_OF_KIND = 4.8  # 0.001 % for each property and kind
 _FEWEST = 12  # loads
 _IGNORED = 0.1  # of each excess: what a few more instructions change in every load
 _LEAST = 0.25  # of the excess of a load that is tried
+_TINY = 1e-9  # below the square of any difference that counts
 _KEPT = 6  # loads of a property with the largest excess
 ALL = ""  # the kind of all loads
+_Floats = npt.NDArray[np.float64]
 Key = tuple[str, str]  # a property, and a kind of loads
+
+
+def trend_strength(total: _Floats | float, squares: _Floats | float) -> _Floats:
+    """Return sums of differences over the roots of the sums of their squares; 0 without any."""
+    strength: _Floats = np.asarray(total) / np.sqrt(np.maximum(squares, _TINY))
+    return strength
 
 
 @dataclass(frozen=True)
@@ -80,10 +91,8 @@ class TrendSums:
 
     @property
     def strength(self) -> float:
-        """The sum over the root of the sum of squares; 0 for too few loads."""
-        if self.count < _FEWEST or self.squares <= 0:
-            return 0.0
-        return self.total / math.sqrt(self.squares)
+        """0 for too few loads."""
+        return float(trend_strength(self.total, self.squares)) if self.count >= _FEWEST else 0.0
 
     @property
     def hunch(self) -> float:
