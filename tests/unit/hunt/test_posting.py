@@ -136,11 +136,21 @@ def test_a_mail_fits(number: int, sentence: str, kernels: int) -> None:
     [
         ("lost-time", "sched: CPU stays idle while a task waits for another one on a"),
         ("domains", "sched: domains is violated on a line of 4 nodes"),
+        ("left-in-runqueues+0xc/0xd80", "sched: runqueues+0xc/0xd80 is not 0 after all tasks have"),
+        ("more-affine-wake-ups", "sched: affine wake ups: more than before on a line of 4"),
     ],
 )
 def test_the_subject_is_about_the_property(prop: str, subject: str) -> None:
     report = Report(case_of(LOADS["hogs"]), prop, "it was", "", [], short=False)
     assert render_mail(report).splitlines()[1].startswith(f"Subject: {subject}")
+
+
+def test_a_finding_without_a_figure_has_no_table_of_figures() -> None:
+    attempts = [Attempt("bad", 1, (), None, None), Attempt("good", 1, (), None, None)]
+    report = Report(case_of(LOADS["hogs"]), "affinity", "it was", "", attempts, short=False)
+    text = render_mail(report)
+    assert "prints no verdict" in " ".join(text.split())
+    assert "not judged" not in text
 
 
 def test_the_script_of_a_short_program_is_a_shell_script(tmp_path: Path) -> None:

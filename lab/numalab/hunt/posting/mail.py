@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
+from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.load import Load, Part
 from numalab.hunt.posting.attempt import Attempt
 from numalab.hunt.posting.program import PROGRAM, describe_machine
@@ -83,12 +84,21 @@ def _subject(report: Report) -> str:
         "response": "task waits long for its turn",
         **dict.fromkeys(_IDLE, "CPU stays idle while a task waits for another one"),
     }
-    shape = report.case.machine.shape
-    where = f" on a {shape.kind} of {len(report.case.machine.nodes)} nodes" if shape else ""
+    where, word = _where(report.case), word_of(report.prop)
+    if word is not None:
+        return f"{word} is not 0 after all tasks have ended{where}"
     change, _, quantity = report.prop.partition("-")
     if change in ("more", "less"):  # a differential property
         return f"{quantity.replace('-', ' ')}: {change} than before" + where
     return words.get(report.prop, f"{report.prop} is violated") + where
+
+
+def _where(case: Case) -> str:
+    """Return the shape of a machine of several nodes: ` on a ring of 4 nodes`."""
+    shape, nodes = case.machine.shape, len(case.machine.nodes)
+    if shape is None or nodes == 1:
+        return ""
+    return f" on {nodes} nodes" if shape.kind == "full" else f" on a {shape.kind} of {nodes} nodes"
 
 
 def _lower(sentence: str) -> str:
@@ -104,7 +114,10 @@ def paragraph(text: str) -> list[str]:
 def _numbers(report: Report) -> str:
     judged = [attempt for attempt in report.attempts if attempt.figure is not None]
     if not judged:
-        return "This is from a boot with tracing; the reproducer prints no verdict."
+        return (
+            "This is from a boot that numalab traced. The reproducer runs the same load, and prints"
+            " no verdict."
+        )
     first, *further = judged
     text = f"The reproducer prints {first.figure:.2f} {report.meaning} on {first.kernel}"
     if further:
@@ -164,7 +177,7 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def _kernels(report: Report) -> Iterator[str]:
-    if not report.attempts:
+    if not report.meaning:
         return
     for attempt in report.attempts[:_MOST_ROWS]:
         answer = {True: "yes", False: "no", None: "not judged"}[attempt.reproduced]

@@ -88,7 +88,7 @@ def describe_machine(case: Case) -> str:
     sizes = [len(node.cpus) for node in case.machine.nodes]
     nodes = counted(len(sizes), "node")
     if len(set(sizes)) == 1:
-        return f"{nodes} with {counted(sizes[0], 'CPU')} each"
+        return f"{nodes} with {counted(sizes[0], 'CPU')}{' each' if len(sizes) > 1 else ''}"
     return f"{nodes} with {', '.join(map(str, sizes))} CPUs"
 
 
