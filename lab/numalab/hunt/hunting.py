@@ -67,7 +67,7 @@ class Hunter:
     With a `reference` kernel, a violation counts only if the reference kernel never shows it in
     fresh boots. So shrinking cannot drift to another violation that both kernels show. A
     `direction` draws the cases by what earlier boots executed, which the drawn cases count; they
-    also count `calls`.
+    also count `calls`. Words of run queues are compared with `left`.
     """
 
     aim: Aim
@@ -77,9 +77,9 @@ class Hunter:
     reference: HuntBench | None = None
     direction: HuntDirection | None = None
     calls: CallTrends | None = None
+    left: Leftovers | None = None
     hunt: Hunt = field(default_factory=Hunt)
     trends: Trends = field(default_factory=Trends)
-    left: Leftovers = field(default_factory=Leftovers)
     tried: set[tuple[str, Finding]] = field(default_factory=set)
     unconfirmed: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
@@ -155,8 +155,8 @@ class Hunter:
             screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
             self._note(screened.dropped, quiet=True)
             near = self._pursue_all(screened.left)
-        if self._compares_leftovers and (word := self.left.suspect()) and not self._is_over():
-            self._pursue_all([[word]])
+        if self._compares_leftovers and self.left is not None and not self._is_over():
+            self._pursue_all([[word]] if (word := self.left.suspect()) is not None else [])
         if self._compares_calls and self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
         if self._compares_calls and self.calls is not None and not self._is_over():
@@ -276,7 +276,8 @@ class Hunter:
                 self.trends.add(pair)
             if self.calls is not None:
                 self.calls.add(case, result, other)
-            self.left.add(case, result, other)
+            if self.left is not None:
+                self.left.add(case, result, other)
         return suspects_of(case, self._suspected(result), other)
 
     def _is_new(self, near: Near) -> bool:
@@ -351,9 +352,7 @@ class Hunter:
 
     @property
     def _compares_leftovers(self) -> bool:  # of one word, as others mostly follow from it
-        if LEFT not in self.aim.properties or any(map(word_of, self._confirmed)):
-            return False
-        return self.calls is not None and self.calls.same_header
+        return LEFT in self.aim.properties and not any(map(word_of, self._confirmed))
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)

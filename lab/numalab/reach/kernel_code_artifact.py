@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -29,13 +29,14 @@ from numalab.reach.lines import Code
 from numalab.reach.listing import (
     Symbol,
     parse_instructions,
+    parse_members,
     parse_rows,
     parse_static_jumps,
     parse_symbols,
     section_bases,
 )
 
-FORMAT = 2  # raise it when the content of an entry changes
+FORMAT = 3  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
@@ -47,7 +48,8 @@ _JIFFIES = "jiffies_64"
 class ObjectText:
     """One object: what binutils print of it, at its addresses in the kernel.
 
-    `reason` is why its lines are unknown, "" if they are known.
+    `reason` is why its lines are unknown, "" if they are known. `run_queue` are the members of
+    struct rq by their offsets, which only objects of the scheduler have.
     """
 
     name: str
@@ -59,6 +61,7 @@ class ObjectText:
     folder: str
     tree: str
     reason: str = ""
+    run_queue: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def code(self) -> Code:
@@ -243,7 +246,14 @@ def _compile(
         folder=str(out),
         tree=str(tree),
         reason=reason,
+        run_queue=_run_queue(name, target),
     )
+
+
+def _run_queue(name: str, target: Path) -> dict[int, str]:
+    if not name.startswith("kernel/sched/"):
+        return {}
+    return parse_members(_readelf("--debug-dump=info", target, "--dwarf-depth=3"), "rq")
 
 
 def _reason(
@@ -298,5 +308,5 @@ def _objdump(options: Sequence[str], path: Path) -> str:
     return run(["objdump", *options, path], env={"LC_ALL": "C"}, check=False).stdout
 
 
-def _readelf(option: str, path: Path) -> str:
-    return run(["readelf", option, "--wide", path], env={"LC_ALL": "C"}).stdout
+def _readelf(option: str, path: Path, *further: str) -> str:
+    return run(["readelf", option, *further, "--wide", path], env={"LC_ALL": "C"}).stdout

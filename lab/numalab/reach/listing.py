@@ -1,7 +1,7 @@
 """Parses what binutils print of an object that was compiled with -g. Pure.
 
-Formats: `readelf --debug-dump=decodedline`, `objdump --disassemble --line-numbers --inlines`,
-`objdump --reloc` and `readelf --symbols` of binutils 2.40.
+Formats: `readelf --debug-dump=decodedline` and `=info`, `objdump --disassemble --line-numbers
+--inlines`, `objdump --reloc` and `readelf --symbols` of binutils 2.40.
 """
 
 import posixpath
@@ -18,6 +18,10 @@ _FUNCTION = re.compile(r"[0-9a-f]+ <(.+)>:")
 _INSTRUCTION = re.compile(r"\s*([0-9a-f]+):\t(.*)")
 _JUMP = re.compile(r"(j\w+|loop\w*)\s+([0-9a-f]+)\b")
 _RELOCATION = re.compile(r"([0-9a-f]+) +R_X86_64_PC32 +(\.[\w.]+)(?:\+0x([0-9a-f]+))?")
+_ENTRY = re.compile(r" <(\d+)><[0-9a-f]+>: Abbrev Number: \d+(?: \((DW_TAG_\w+)\))?")
+_ATTRIBUTE = re.compile(
+    r" +<[0-9a-f]+> +DW_AT_(name|data_member_location|data_bit_offset) *:(?: .*:)?.*? (\w+)$"
+)
 _SYMBOL = re.compile(r"\s*\d+: ([0-9a-f]+)\s+(\d+) (\w+)\s+\w+\s+\w+\s+(?:\[.*\] )?(\w+) (\S+)")
 # What no instruction follows; nops are padding, except those of static branches.
 _ENDS = ("jmp", "ret", "ud2", "iret", "hlt", "nop", "data16", "cs ")
@@ -172,3 +176,32 @@ def section_bases(
             )
     best = {name: counter.most_common(1)[0] for name, counter in votes.items() if counter}
     return {name: base for name, (base, count) in best.items() if count * 2 > sizes[name]}
+
+
+def parse_members(text: str, struct: str) -> dict[int, str]:
+    """Return the members of a structure by their offsets, in bytes; without unnamed ones.
+
+    `text` is of `readelf --debug-dump=info` (DWARF 4 and 5). Empty without the structure.
+    """
+    members: dict[int, str] = {}
+    level, tag, inside, name = 0, "", False, ""
+    for line in text.splitlines():
+        entry = _ENTRY.match(line)
+        if entry:
+            level, tag, name = int(entry[1]), entry[2] or "", ""
+            if level == 1:
+                if members:
+                    return members
+                inside = False
+            continue
+        attribute = _ATTRIBUTE.match(line)
+        if attribute is None:
+            continue
+        kind, value = attribute.groups()
+        if kind == "name":
+            name = value
+            inside = inside or (level == 1 and tag == "DW_TAG_structure_type" and name == struct)
+        elif inside and level == 2 and tag == "DW_TAG_member" and name:
+            offset = int(value, 0)
+            members.setdefault(offset // 8 if kind == "data_bit_offset" else offset, name)
+    return members

@@ -12,6 +12,7 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
+from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.run_queues import RunQueues, Word
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
@@ -388,7 +389,6 @@ class CalledFunctions:
 
     case: Case
     asked: int = 0
-    same_header: bool = False
 
     def counted_on(self, *benches: HuntBench) -> tuple[HuntBench, ...]:
         return benches
@@ -462,26 +462,25 @@ class Leaving(FakeWorkers):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "same", "names"),
-    [({}, True, [WORD.prop]), ({12: 1}, True, []), ({}, False, [])],
+    ("theirs", "names"), [({}, ["left-in-runqueues+0xc/0x20-nr_numa+0x4"]), ({12: 1}, [])]
 )
 def test_a_hunt_confirms_a_word(
     drawn_case: Case,
     monkeypatch: pytest.MonkeyPatch,
     theirs: Mapping[int, int],
-    same: bool,
     names: Sequence[str],
 ) -> None:
     monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
     crew = cast(CaseWorkers, Leaving(lambda *_: (0.0, False), held=HELD[0], theirs=theirs))
-    calls = CalledFunctions(drawn_case, same_header=same)
+    calls = CalledFunctions(drawn_case)
+    left = Leftovers({0: "lock", 8: "nr_numa"})
     hunter = Hunter(
         Aim(seed=1, properties=frozenset({LEFT}), seconds=60), MINE, crew, lambda _: None, THEIRS,
-        calls=cast(CallTrends, calls),
+        calls=cast(CallTrends, calls), left=left,
     )  # fmt: skip
     for _ in range(7):
-        left, other = (BootResult((), 0.0, run_queues=RunQueues(SIZE, held)) for held in HELD)
-        hunter.left.add(drawn_case, left, other)
+        mine, other = (BootResult((), 0.0, run_queues=RunQueues(SIZE, held)) for held in HELD)
+        left.add(drawn_case, mine, other)
     hunter.round([drawn_case])
     assert [item.finding.prop for item in hunter.hunt.violations] == names
     assert calls.asked == 0, "calls of functions were not asked for"

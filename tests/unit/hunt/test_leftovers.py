@@ -11,7 +11,14 @@ from scipy.stats import fisher_exact
 from numalab.hunt.case import Case
 from numalab.hunt.compare.kernel_memory import KernelMemory
 from numalab.hunt.compare.leftovers import Leftovers, chance
-from numalab.hunt.compare.run_queues import RUN_QUEUES, RunQueues, Word, read_run_queues, word_of
+from numalab.hunt.compare.run_queues import (
+    RUN_QUEUES,
+    RunQueues,
+    Word,
+    member_at,
+    read_run_queues,
+    word_of,
+)
 from numalab.hunt.finding import BootResult
 from numalab.hunt.property import describe_property, is_property
 from numalab.hunt.replay import verdict
@@ -67,6 +74,10 @@ def test_a_word_is_a_property_of_the_boot() -> None:
     assert word_of(WORD.prop) == WORD
     assert is_property(WORD.prop) and "runqueues+0xc/0x20" in describe_property(WORD.prop)
     assert word_of("left-in-runqueues+0xc") is None
+    named = word_of(Word(0xC, SIZE, "nr_numa_running").prop)
+    assert named == WORD and str(named) == "runqueues+0xc/0x20 (nr_numa_running)"
+    left = result(at12=3).of(f"{WORD.prop}-cfs+0x8", None)
+    assert left is not None and left.text.startswith("runqueues+0xc/0x20 (cfs+0x8) is not 0")
     finding = result(at12=3).of(WORD.prop, None)
     assert finding is not None and finding.violated
     assert finding.text == "runqueues+0xc/0x20 is not 0 on 3 CPUs after all tasks have ended"
@@ -80,6 +91,13 @@ def test_a_word_is_a_property_of_the_boot() -> None:
 def test_the_chance_is_that_of_fishers_test(boots: int, of: int) -> None:
     expected = fisher_exact([[boots, of - boots], [0, of]], alternative="greater")
     assert chance(boots, of) == pytest.approx(expected.pvalue)
+
+
+def test_a_word_is_in_the_member_that_begins_before_it() -> None:
+    members = {4: "nr_running", 16: "cfs"}
+    assert [member_at(members, place) for place in (0, 4, 16, 24)] == [
+        "", "nr_running", "cfs", "cfs+0x8",
+    ]  # fmt: skip
 
 
 def suspected(case: Case, boots: Sequence[tuple[BootResult, BootResult]]) -> str | None:

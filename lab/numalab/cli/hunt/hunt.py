@@ -22,6 +22,7 @@ from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.calls.benches import plan_calls
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
+from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.pairs import require_different
 from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
 from numalab.hunt.direction.direction import HuntDirection
@@ -184,7 +185,7 @@ def command(
         if references and not aim.survey:
             require_different(bench, references[0])
         direction = _direction(spec, bench, steers=not undirected, tell=tell)
-        calls = _calls(bench, references, aim, tell, direction)
+        calls, left = _calls(bench, references, aim, tell, direction)
     beside = f" against {other.name}" if other else ""
     say(
         f"hunting on {bench.title}{beside} with seed {seed} in mode {bench.choice.mode},"
@@ -200,8 +201,7 @@ def command(
         continued_by("the same command"),
         workers(store, jobs or host_jobs(), report_error) as crew,
     ):
-        reference = references[0] if references else None
-        hunter = Hunter(aim, bench, crew, say, reference, direction, calls)
+        hunter = Hunter(aim, bench, crew, say, next(iter(references), None), direction, calls, left)
         progress = hunter.run()
         files = [
             store_case(folder, violation, [bench, *references], crew, emulator=emulator)
@@ -298,16 +298,17 @@ def _direction(
 def _calls(
     bench: HuntBench, references: Sequence[HuntBench], aim: Aim, tell: Progress,
     direction: HuntDirection | None,
-) -> CallTrends | None:  # fmt: skip
-    """Return what compares the calls of functions; None where they are not counted."""
+) -> tuple[CallTrends | None, Leftovers | None]:  # fmt: skip
+    """Return what compares calls and run queues; None where they are not counted."""
     counts = {CALLS, LEFT} & aim.properties and bench.choice.mode == "icount" and not aim.survey
     if direction is None or not (references and counts):
-        return None
+        return None, None
+    lines = direction.table.changed_addresses
     try:
-        return plan_calls(bench, references[0], tell, direction.table.changed_addresses)
+        return plan_calls(bench, references[0], tell, lines) or (None, None)
     except LabError as error:
         say(f"warning: calls of functions are not compared: {str(error).splitlines()[0]}")
-        return None
+        return None, None
 
 
 def _list_properties(names: Sequence[str], as_json: bool) -> None:
@@ -370,11 +371,10 @@ def _spread(values: list[float]) -> dict[str, float]:
     """Return the number of values, the number above 1, and the percentiles."""
     ordered = sorted(values)
     last = len(ordered) - 1
-    percentiles = {
-        f"p{share}": round(ordered[round(share / 100 * last)], 4) for share in (50, 95, 99)
-    }
-    above = sum(value > 1 for value in values)
-    return {"looks": len(values), "above": above, **percentiles, "most": round(ordered[-1], 4)}
+    shares = (50, 95, 99)
+    percentiles = {f"p{share}": round(ordered[round(share / 100 * last)], 4) for share in shares}
+    counts = {"looks": len(values), "above": sum(value > 1 for value in values)}
+    return {**counts, **percentiles, "most": round(ordered[-1], 4)}
 
 
 def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage | None) -> str:

@@ -1,4 +1,4 @@
-"""Benches whose boots count calls: what two kernels are compared in, and what a finding needs."""
+"""What boots of two kernels are compared in besides findings: calls, and words of run queues."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,11 +7,13 @@ from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.blocks import shared_blocks
 from numalab.hunt.calls.functions import KernelFunctions, comparable, read_code, read_symbols
 from numalab.hunt.calls.trend import CallTrends
+from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.property import function_of
 from numalab.kernel.kernel_specs import without_last_series
 from numalab.kernel.patch_base import files_of
 from numalab.kernel.patch_series import find_series
 from numalab.progress import Progress, no_progress
+from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.model import Side
 from numalab.reach.prepare import PatchSide, changed_code
 from numalab.source.changes import line_changes
@@ -24,10 +26,11 @@ def plan_calls(
     reference: HuntBench,
     on_progress: Progress = no_progress,
     lines: Iterable[int] = (),
-) -> CallTrends | None:
+) -> tuple[CallTrends, Leftovers | None] | None:
     """Return what boots of both kernels count and compare; None if a kernel has no symbols.
 
     Boots of the first kernel also count what is at the addresses of `lines`, the changed ones.
+    Run queues are compared if both kernels have the same kernel/sched/sched.h, and so struct rq.
 
     Raises HostError, BuildError and UserError as `files_of` does.
     """
@@ -40,23 +43,23 @@ def plan_calls(
         codes.append(read_code(symbols, read))
         headers.append(read(_STRUCT_RQ))
     names = comparable(*codes)
-    places = _blocks(bench, reference, codes, on_progress)
+    after, before = _changed(bench, reference, on_progress)
+    places = _blocks(after, before, codes) if after and before else {}
     mine, theirs = (code.counted([*names, *places]) for code in codes)
     if not (names and mine.mark and theirs.mark):
         return None
-    return CallTrends(mine.with_lines(lines), theirs, places, headers[0] == headers[1])
+    members = [item.run_queue for item in after.objects if item.run_queue] if after else []
+    left = Leftovers(members[0] if members else {}) if headers[0] == headers[1] else None
+    return CallTrends(mine.with_lines(lines), theirs, places), left
 
 
-def _blocks(
-    bench: HuntBench,
-    reference: HuntBench,
-    codes: Sequence[KernelFunctions],
-    on_progress: Progress,
-) -> Mapping[str, str]:
-    """Return the blocks near the last series of the kernel; none beside another reference."""
+def _changed(
+    bench: HuntBench, reference: HuntBench, on_progress: Progress
+) -> tuple[KernelCode | None, KernelCode | None]:
+    """Return the objects that the last series changes on both kernels; None beside others."""
     base = without_last_series(bench.kernel)
     if base is None or base.name != reference.kernel.name:
-        return {}
+        return None, None
     changes = line_changes([find_series(bench.kernel.series[-1])], files_of(base, on_progress))
     sides: tuple[tuple[Side, HuntBench], ...] = (("patched", bench), ("baseline", reference))
     after, before = (
@@ -65,6 +68,13 @@ def _blocks(
         )
         for side, of in sides
     )
+    return after, before
+
+
+def _blocks(
+    after: KernelCode, before: KernelCode, codes: Sequence[KernelFunctions]
+) -> Mapping[str, str]:
+    """Return the blocks of the changed objects that both kernels have, with their places."""
     mine, theirs = (code.sizes for code in codes)
     places = {}
     for block, place in shared_blocks(after, before).items():

@@ -126,14 +126,12 @@ class _Sums:
 class CallTrends:
     """The calls of functions on both kernels: `mine` and `theirs` are what their boots count.
 
-    `places` are file and line of each block among them. `same_header`: both kernels have the same
-    kernel/sched/sched.h, and so the same struct rq.
+    `places` are file and line of each block among them.
     """
 
     mine: CountedFunctions
     theirs: CountedFunctions
     places: Mapping[str, str] = field(default_factory=dict)
-    same_header: bool = False
     _loads: list[_Load] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
     _tried: set[tuple[str, int]] = field(default_factory=set)

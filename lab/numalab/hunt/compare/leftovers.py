@@ -6,11 +6,12 @@ in the same words.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import comb
 
 from numalab.hunt.case import Case
-from numalab.hunt.compare.run_queues import Word
+from numalab.hunt.compare.run_queues import Word, member_at
 from numalab.hunt.finding import BootResult
 from numalab.hunt.suspects.suspect import Suspect
 
@@ -20,8 +21,12 @@ _CHANCE = 1e-3
 
 @dataclass
 class Leftovers:
-    """In how many boots each kernel left something in a word of its run queues."""
+    """In how many boots each kernel left something in a word of its run queues.
 
+    `members` are those of struct rq by their offsets, as far as they are known.
+    """
+
+    members: Mapping[int, str] = field(default_factory=dict)
     boots: int = 0
     mine: Counter[Word] = field(default_factory=Counter)
     theirs: Counter[Word] = field(default_factory=Counter)
@@ -36,7 +41,7 @@ class Leftovers:
         self.boots += 1
         self.theirs.update(Word(offset, other.size) for offset in other.held)
         for offset, cpus in left.held.items():
-            word = Word(offset, left.size)
+            word = Word(offset, left.size, member_at(self.members, offset))
             self.mine[word] += 1
             before = self._clearest.get(word)
             if before is None or cpus > before.score:
