@@ -1,6 +1,7 @@
 """docs/results/claims.md: its tables are made from the studies' files and their stored results."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from numalab.places import project_dir
@@ -15,18 +16,33 @@ from numalab.study.plan import plan_study
 PAGE = project_dir() / "docs/results/claims.md"
 _HEAD = "| claim | published | measured | change | p, family | verdict |\n|---|---|---|---|---|---|"
 _TABLE = re.compile(r"(<!-- claims: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_COUNTS = re.compile(r"(<!-- verdicts -->)\n.*?(<!-- end -->)", re.DOTALL)
+_ROW = re.compile(r"^\| .* \| (?:\[([a-z ]+).*\]\(\S+\)|(not run)) \|$", re.MULTILINE)
 
 Outcomes = Mapping[tuple[Cell, str], ClaimOutcome]
 
 
 def render(page: str) -> str:
-    """Return the page with a table of each study between `<!-- claims: NAME -->` and
-    `<!-- end -->`."""
+    """Return the page with its tables.
+
+    That of a study stands between `<!-- claims: NAME -->` and `<!-- end -->`, that of all verdicts
+    between `<!-- verdicts -->` and `<!-- end -->`.
+    """
 
     def table(match: re.Match[str]) -> str:
         return "\n".join([match[1] + _HEAD, *_rows(match[2]), match[3]])
 
-    return _TABLE.sub(table, page)
+    rendered = _TABLE.sub(table, page)
+    return _COUNTS.sub(lambda match: "\n".join([match[1], *_counts(rendered), match[2]]), rendered)
+
+
+def _counts(page: str) -> Iterator[str]:
+    """Yield a table of how many claims have each verdict, the most frequent first."""
+    counts = Counter((match[1] or match[2]).strip() for match in _ROW.finditer(page))
+    yield "| verdict | claims | |"
+    yield "|---|---|---|"
+    for verdict, count in counts.most_common():
+        yield f"| {verdict} | {count} | {100 * count / counts.total():.0f} % |"
 
 
 def studies_of(page: str) -> list[str]:

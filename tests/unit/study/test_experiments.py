@@ -147,22 +147,3 @@ def test_the_page_has_the_rates_of_long_streams() -> None:
             for variant in ("with", "off")
         ]
         assert f"| {shown[0]} | {shown[1]} |" in page
-
-
-def test_the_page_has_the_means_of_streams_with_ten_lines_under_way() -> None:
-    rows = measured("numa-imbalance-sizes")
-    page = (ROOT / "docs/results/numa-imbalance.md").read_text(encoding="utf-8")
-    sizes = [name for name in rows[0] if name.startswith("tcp_stream_")]
-    assert len(sizes) == 9
-    for size in sizes:
-        before, after = (
-            mean(float(row[size]) for row in rows if f"_{variant}_" in row["run"])
-            for variant in ("before", "after")
-        )
-        change = f"{100 * (after / before - 1):+.1f} %"
-        (line,) = re.findall(
-            rf"^\| {size.removeprefix('tcp_stream_')} \| \+[\d.]+ % \| ([\d.]+ \| [\d.]+ \| \S+ %)",
-            page,
-            re.MULTILINE,
-        )
-        assert line == f"{before:.4g} | {after:.4g} | {change}"
