@@ -1,6 +1,7 @@
 """What is posted about a finding: a short C program, its script, the attempts and a mail."""
 
 import random
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_loads_of_all_families_compile_or_have_a_reason(number: int, prop: str) 
             assert reason.endswith("so the reproducer is numalab's driver.")
         else:
             compile_c(render_program(case, prop, "it was", 1.5))
-        assert describe_load(load, case).endswith(" s.")
+        assert re.search(r"for [\d.]+ s\.( In numalab|$)", describe_load(load, case))
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,16 @@ def test_a_finding_without_a_figure_has_no_table_of_figures() -> None:
     text = render_mail(report)
     assert "prints no verdict" in " ".join(text.split())
     assert "not judged" not in text
+
+
+def test_a_load_in_a_group_is_written_in_full() -> None:
+    text = "time ms=800;group name=a quota=300;hog n=2 cpus=0-1 group=a"
+    case = case_of(text)
+    assert describe_load(case.loads[0], case).endswith(
+        f"for 0.8 s. In numalab's language of loads: {text}"
+    )
+    plain = case_of("time ms=800;hog n=2 cpus=0-1")
+    assert describe_load(plain.loads[0], plain).endswith("for 0.8 s.")
 
 
 def test_the_script_of_a_short_program_is_a_shell_script(tmp_path: Path) -> None:

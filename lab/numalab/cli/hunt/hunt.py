@@ -386,11 +386,11 @@ def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage
     ]
     for violation, file in zip(progress.violations, files, strict=True):
         machine = violation.case.machine
-        tasks = sum(load.tasks for load in violation.case.loads)
-        finding = violation.finding
+        tasks, finding = sum(load.tasks for load in violation.case.loads), violation.finding
         lines.append(
-            f"{finding.prop}: {len(machine.nodes)} nodes, {machine.cpu_count} CPUs, {tasks}"
-            f" tasks, met after {violation.minutes:.1f} min: {finding.text}\n  {file}"
+            f"{finding.prop}: {counted(len(machine.nodes), 'node')},"
+            f" {counted(machine.cpu_count, 'CPU')}, {counted(tasks, 'task')},"
+            f" met after {violation.minutes:.1f} min: {finding.text}\n  {file}"
         )
     if not progress.violations:
         unreached = coverage is not None and is_unreached(coverage)

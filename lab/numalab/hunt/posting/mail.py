@@ -9,6 +9,7 @@ from numalab.guest.console import printable
 from numalab.hunt.case import Case
 from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.load import Load, Part
+from numalab.hunt.load_text import render_load
 from numalab.hunt.posting.attempt import Attempt
 from numalab.hunt.posting.program import PROGRAM, describe_machine
 from numalab.hunt.posting.script import SCRIPT
@@ -147,12 +148,17 @@ def _loads(case: Case) -> str:
 
 
 def describe_load(load: Load, case: Case) -> str:
-    """Return a load in words: `5 busy loops, which may run on all CPUs, for 3 s.`"""
+    """Return a load in words: `5 busy loops, which may run on all CPUs; for 3 s.`
+
+    One that is not plain is written in the language of loads, too, as words leave out its groups,
+    policies and changes.
+    """
     parts = [_describe_part(part, case) for part in load.parts]
     text = "; ".join(parts)
     for change in load.hotplug:
         text += f"; CPU {change.cpu} is offline from {change.off_ms} to {change.on_ms} ms"
-    return f"{text}; for {load.ms / 1000:g} s."
+    text += f"; for {load.ms / 1000:g} s."
+    return text if load.is_plain else f"{text} In numalab's language of loads: {render_load(load)}"
 
 
 def _describe_part(part: Part, case: Case) -> str:
