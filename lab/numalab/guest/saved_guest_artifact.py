@@ -39,6 +39,7 @@ _COUNTS = "counts"  # and the number of the plugin
 _FREE = 2 << 30  # bytes of the disk that are left to other files
 _LOOKS = 12  # at a guest that is not held, before it is given up
 _LOOKS_LEFT = 4  # of the hold, when the guest is stopped: stopping takes as long as some looks
+_LEAST_TURNS = 1_500  # left when it is stopped: libvirt still talks to QEMU when it goes on
 _NAP = 0.001  # seconds
 _PAUSE = 600.0  # seconds until a guest is tried again whose hold was missed
 _SAVES_CLOCKS = (10, 0)  # the emulators that save the clocks of CPUs in mode timed (patch 0014)
@@ -143,8 +144,8 @@ def save_when_held(
 
     It is not saved where another process saves the same one, where the host is too slow to meet the
     hold, or has no space. Returns whether the guest still does what it would do without that: not
-    if it was looked at or stopped when the hold had ended. After that it is not tried again for ten
-    minutes. Raises HostError if it cannot be resumed.
+    if it was looked at or stopped when the hold had ended, or was about to. After that it is not
+    tried again for ten minutes. Raises HostError if it cannot be resumed.
     """
     cpus = machine.topology.cpu_count
     with suppress(HostError, OSError), locked(entry_lock(entry), wait=False):
@@ -158,7 +159,8 @@ def save_when_held(
             return False
         guest.stop()
         try:
-            if turns_left(guest.registers(), cpus) is None:
+            left = turns_left(guest.registers(), cpus)
+            if left is None or left < _LEAST_TURNS:
                 return False
             missed.unlink()
             _write(entry, machine, guest, memory, run_dir)
