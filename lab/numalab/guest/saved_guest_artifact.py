@@ -38,8 +38,10 @@ _NODE = "node"  # and its number: the files of its memory
 _COUNTS = "counts"  # and the number of the plugin
 _FREE = 2 << 30  # bytes of the disk that are left to other files
 _LOOKS = 12  # at a guest that is not held, before it is given up
-_LOOKS_LEFT = 4  # of the hold, when the guest is stopped: stopping takes as long as some looks
-_LEAST_TURNS = 1_500  # left when it is stopped: libvirt still talks to QEMU when it goes on
+_LOOKS_LEFT = 6  # of the hold, when the guest is stopped: stopping takes as long as some looks
+# Left when QEMU has answered the last command: one that it is still busy with when the last CPU
+# halts moves the guest's clock by half a microsecond (icount_start_warp_timer(), QEMU 10.0).
+_LEAST_TURNS = 1_500
 _NAP = 0.001  # seconds
 _PAUSE = 600.0  # seconds until a guest is tried again whose hold was missed
 _SAVES_CLOCKS = (10, 0)  # the emulators that save the clocks of CPUs in mode timed (patch 0014)
@@ -166,6 +168,8 @@ def save_when_held(
             _write(entry, machine, guest, memory, run_dir)
         finally:
             guest.resume()
+        left = turns_left(guest.registers(), cpus)
+        return left is not None and left >= _LEAST_TURNS
     return True
 
 
