@@ -59,17 +59,14 @@ def _rows(study: str) -> Iterator[str]:
         for report in reports
         for claim in report.claims
     }
-    modes = {
-        Cell(report.topology.name, report.workload.label): report.mode.name for report in reports
-    }
     for claim in plan.study.claims:
         for cell in plan.cells:
             if claim.is_about(cell.topology, cell.label):
                 outcome = outcomes.get((cell, claim.text))
-                yield _row(claim, cell, outcome, modes.get(cell, ""), study)
+                yield _row(claim, cell, outcome, study)
 
 
-def _row(claim: Claim, cell: Cell, outcome: ClaimOutcome | None, mode: str, study: str) -> str:
+def _row(claim: Claim, cell: Cell, outcome: ClaimOutcome | None, study: str) -> str:
     text = claim.text if cell.label in claim.text else f"{cell}: {claim.text}"
     if outcome is None:
         return f"| {text} | {claim.published} | | | | not run |"
@@ -81,7 +78,7 @@ def _row(claim: Claim, cell: Cell, outcome: ClaimOutcome | None, mode: str, stud
         means,
         change,
         p_value,
-        f"[{_verdict(outcome, mode)}]({link})",
+        f"[{_verdict(outcome)}]({link})",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -96,10 +93,10 @@ def _parts(outcome: ClaimOutcome) -> tuple[str, str, str]:
     return means, change.replace(" interval)", ")"), f"p {p_value}{count}" if rest else ""
 
 
-def _verdict(outcome: ClaimOutcome, mode: str) -> str:
+def _verdict(outcome: ClaimOutcome) -> str:
     if not outcome.verdict:
         return "holds" if outcome.holds else "does not hold"
     if outcome.verdict == "cannot be seen":
-        return f"{outcome.verdict} ({mode})"
+        return f"{outcome.verdict}: {outcome.reason}"
     of_model = ", modelled" if outcome.kind == "modelled" else ""
     return f"{outcome.verdict_text}{of_model}"

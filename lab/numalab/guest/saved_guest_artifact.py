@@ -161,16 +161,20 @@ def save_when_held(
             return False
         guest.stop()
         try:
-            left = turns_left(guest.registers(), cpus)
-            if left is None or left < _LEAST_TURNS:
+            if not _is_held(guest, cpus):
                 return False
             missed.unlink()
             _write(entry, machine, guest, memory, run_dir)
         finally:
             guest.resume()
-        left = turns_left(guest.registers(), cpus)
-        return left is not None and left >= _LEAST_TURNS
+        return _is_held(guest, cpus)
     return True
+
+
+def _is_held(guest: Guest, cpus: int) -> bool:
+    """Whether a guest will be held for long enough that being looked at has not changed it."""
+    left = turns_left(guest.registers(), cpus)
+    return left is not None and left >= _LEAST_TURNS
 
 
 def _met(guest: Guest, cpus: int, turns: int) -> bool:

@@ -36,20 +36,20 @@ from numalab.reach.listing import (
     section_bases,
 )
 
-FORMAT = 3  # raise it when the content of an entry changes
+FORMAT = 4  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
 _COMMAND = re.compile(r"(?:savedcmd|cmd)_\S+ := (.*)")
 _JIFFIES = "jiffies_64"
+_SCHEDULER = "kernel/sched/"
 
 
 @dataclass(frozen=True)
 class ObjectText:
     """One object: what binutils print of it, at its addresses in the kernel.
 
-    `reason` is why its lines are unknown, "" if they are known. `run_queue` are the members of
-    struct rq by their offsets, which only objects of the scheduler have.
+    `reason` is why its lines are unknown, "" if they are known.
     """
 
     name: str
@@ -61,7 +61,6 @@ class ObjectText:
     folder: str
     tree: str
     reason: str = ""
-    run_queue: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def code(self) -> Code:
@@ -78,11 +77,13 @@ class KernelCode:
     """The objects that some source files are part of.
 
     `left_out` counts objects above MAX_OBJECTS. `jiffies` is the address of jiffies_64.
+    `run_queue` are the members of struct rq by their offsets, if an object is of the scheduler.
     """
 
     objects: tuple[ObjectText, ...]
     left_out: int
     jiffies: int
+    run_queue: Mapping[int, str] = field(default_factory=dict)
 
 
 def _read(entry: Path) -> KernelCode | None:
@@ -138,17 +139,20 @@ def _make(
             folder.make(names)
         done: list[str] = []
 
+        def scratch(name: str) -> Path:
+            return work.entry.parent / f"{name.replace('/', '_')}.g"
+
         def compile_one(name: str) -> ObjectText:
-            scratch = work.entry.parent / f"{name.replace('/', '_')}.g"
-            text = _compile(folder, name, scratch, linked, work)
+            text = _compile(folder, name, scratch(name), linked, work)
             done.append(name)
             work.tell(f"lines of {name}", len(done) / len(names))
             return text
 
         with ThreadPoolExecutor(4) as pool:
             objects = tuple(pool.map(compile_one, names))
+        run_queue = _run_queue([scratch(name) for name in names if name.startswith(_SCHEDULER)])
     jiffies = [symbol.address for symbol in linked if symbol.name == _JIFFIES]
-    code = KernelCode(objects, left_out, jiffies[0] if jiffies else 0)
+    code = KernelCode(objects, left_out, jiffies[0] if jiffies else 0, run_queue)
     with gzip.open(work.entry, "wb") as file:
         file.write(TypeAdapter(KernelCode).dump_json(code))
 
@@ -183,7 +187,7 @@ def _is_linked(name: str) -> bool:
 
 
 def _is_near(name: str) -> bool:
-    return name.startswith(("kernel/sched/", "mm/"))
+    return name.startswith((_SCHEDULER, "mm/"))
 
 
 def _names_one(source: Path, functions: Iterable[str]) -> bool:
@@ -246,14 +250,14 @@ def _compile(
         folder=str(out),
         tree=str(tree),
         reason=reason,
-        run_queue=_run_queue(name, target),
     )
 
 
-def _run_queue(name: str, target: Path) -> dict[int, str]:
-    if not name.startswith("kernel/sched/"):
+def _run_queue(objects: Sequence[Path]) -> dict[int, str]:
+    """Return the members of struct rq, which each object of the scheduler has."""
+    if not objects:
         return {}
-    return parse_members(_readelf("--debug-dump=info", target, "--dwarf-depth=3"), "rq")
+    return parse_members(_readelf("--debug-dump=info", objects[0], "--dwarf-depth=3"), "rq")
 
 
 def _reason(

@@ -48,8 +48,8 @@ def plan_calls(
     mine, theirs = (code.counted([*names, *places]) for code in codes)
     if not (names and mine.mark and theirs.mark):
         return None
-    members = [item.run_queue for item in after.objects if item.run_queue] if after else []
-    left = Leftovers(members[0] if members else {}) if headers[0] == headers[1] else None
+    members = after.run_queue if after else {}
+    left = Leftovers(members) if headers[0] == headers[1] else None
     return CallTrends(mine.with_lines(lines), theirs, places), left
 
 
