@@ -240,6 +240,49 @@ def test_there_are_rows() -> None:
     assert len(PRINTED) == 7 + 10
 
 
+PLANTED = [
+    [cell.strip(" `") for cell in line.strip("|").split("|")]
+    for line in TEXT.partition("## Planted bugs\n")[2].partition("\n## ")[0].splitlines()
+    if line.startswith("| `")
+]
+
+
+@pytest.mark.parametrize("row", PLANTED, ids=lambda row: row[0])
+def test_a_planted_bug_has_the_outcomes_of_its_hunts(row: list[str]) -> None:
+    name, _, outcome, missed = row
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in STORED.iterdir()
+        if re.fullmatch(rf"hunted-planted-{name}([-.].*)?txt", path.name)
+    ]
+    confirmed = [re.search(r"confirmed after (\S+) min: (\S+):", text) for text in texts]
+    times = [(float(match[1]), match[2]) for match in confirmed if match]
+    if times:
+        minutes, prop = min(times)
+        assert outcome == f"{minutes:g} min, `{prop}"
+    else:
+        sizes = re.findall(r"^(\d+ machines, (\d+) loads), \d+ boots", "".join(texts), re.MULTILINE)
+        assert outcome == f"not found: {max(sizes, key=lambda size: int(size[1]))[0]}"
+    assert missed == str(confirmed.count(None) or "")
+
+
+def test_hunts_of_kernels_without_a_bug_found_nothing() -> None:
+    part = TEXT.partition("## No false positive\n")[2].partition("\n## ")[0]
+    said = re.findall(r"^\| \d+ \| (.+) \|$", part, re.MULTILINE)
+    stored = json.loads((STORED / "hunted-no-op.json").read_text(encoding="utf-8"))
+    sizes = [stored["machines"], stored["loads"], stored["boots"], len(stored["suspicions"])]
+    printed = [" | ".join(map(str, (*sizes, len(stored["found"]))))]
+    for path in STORED.glob("hunted-no-op-*.txt"):
+        counts = re.search(
+            r"^(\d+) machines?, (\d+) loads, (\d+) boots, (\d+) suspicions, (0) of them confirmed",
+            path.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+        assert counts is not None
+        printed.append(" | ".join(counts.groups()))
+    assert sorted(said) == sorted(printed)
+
+
 LISTED = TEXT.partition("## What was found, and what was not\n")[2].partition("\n## ")[0]
 PREFIXES = ("mutation-", "undo-fix-", "planted-", "planted-")
 
