@@ -205,10 +205,25 @@ def _meets(published: tuple[float, float], interval: tuple[float, float]) -> boo
 
 
 def _runs(test: ClaimTest, level: float) -> int | None:
-    """Return how many runs of each variant would decide, more than there are."""
+    """Return how many runs of each variant would decide, more than there are.
+
+    They are the fewest that decide if the means and their spread stay as they are.
+    """
     present = min(len(test.before), len(test.after))
-    smallest = test.claim.smallest
-    if isinf(smallest):
+    distance = _distance(test.claim, test.shift.difference)
+    if isinf(distance):
         return max(fewest_runs(level), present + 1)
-    runs = runs_to_show(test.before, test.after, smallest, level)
+    runs = runs_to_show(test.before, test.after, distance, level)
     return None if runs is None else max(runs, present + 1)
+
+
+def _distance(claim: ClaimedChange, shift: float) -> float:
+    """Return how far an interval may reach from a shift without leaving the verdict open."""
+    low, high = claim.unchanged
+    to_margin = min(abs(shift - low), abs(shift - high))
+    if claim.towards == "same":
+        return to_margin
+    if claim.published is None:
+        return max(abs(shift), to_margin if low < shift < high else 0.0)
+    least, most = min(claim.published), max(claim.published)
+    return max(abs(shift), least - shift, shift - most)

@@ -42,7 +42,7 @@ def times(factor: float) -> list[float]:
     return [factor * value for value in BASE]
 
 
-NOISY = [60.0, 140.0, 100.0, 80.0, 120.0]
+NOISY = [65.0, 145.0, 105.0, 82.0, 122.0]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,23 @@ def test_verdicts(
     assert (judgement.verdict, judgement.detail) == (verdict, detail)
     runs = judgement.runs
     assert (runs is not None and runs > len(after)) == (verdict == "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("towards", "after", "published", "runs"),
+    [
+        ("lower", [50.0, 51.0, 49.0], None, 4),  # three against three are never significant
+        ("lower", [50.0, 51.0, 49.0], TENTH, 4),
+        ("higher", [130.0, 85.0, 128.0], (log(1.1), log(1.1)), 36),  # about (2.8 * 0.24 / 0.116)^2
+        ("same", [97.0, 103.0, 106.0], None, 21),  # about (2.8 * 0.045 / 0.030)^2
+        ("same", [105.0, 105.3, 104.9], None, None),  # it is the margin
+    ],
+)
+def test_how_many_runs_decide_if_means_and_spread_stay(
+    towards: Towards, after: list[float], published: tuple[float, float] | None, runs: int | None
+) -> None:
+    judgement = judge(towards, after, published=published, before=BASE[:3])
+    assert (judgement.verdict, judgement.runs) == ("inconclusive", runs)
 
 
 def test_a_mechanism_that_does_not_act() -> None:
