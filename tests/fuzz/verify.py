@@ -114,7 +114,7 @@ def _code(rng: random.Random, box: Box, folder: Path) -> list[str]:
             relative = os.path.relpath(path, box.work)
             paths += [str(path), f"./{relative}", f"git:{path}", f"git:{path}@HEAD", f"deb:{path}"]
             paths += [
-                f"~/../work/{relative}",
+                f"~/../{box.work.name}/{relative}",
                 os.path.relpath(path, folder),
                 f"{folder}/../{relative}",
             ]

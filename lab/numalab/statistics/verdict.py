@@ -224,6 +224,6 @@ def _distance(claim: ClaimedChange, shift: float) -> float:
     if claim.towards == "same":
         return to_margin
     if claim.published is None:
-        return max(abs(shift), to_margin if low < shift < high else 0.0)
+        return max(abs(shift), to_margin)
     least, most = min(claim.published), max(claim.published)
     return max(abs(shift), least - shift, shift - most)

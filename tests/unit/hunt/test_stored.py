@@ -256,13 +256,14 @@ def test_a_planted_bug_has_the_outcomes_of_its_hunts(row: list[str]) -> None:
         if re.fullmatch(rf"hunted-planted-{name}([-.].*)?txt", path.name)
     ]
     confirmed = [re.search(r"confirmed after (\S+) min: (\S+):", text) for text in texts]
-    times = [(float(match[1]), match[2]) for match in confirmed if match]
-    if times:
-        minutes, prop = min(times)
-        assert outcome == f"{minutes:g} min, `{prop}"
+    properties = {float(match[1]): match[2] for match in confirmed if match}
+    if properties:
+        minutes = min(properties)
+        assert outcome == f"{minutes:g} min, `{properties[minutes]}"
     else:
-        sizes = re.findall(r"^(\d+ machines, (\d+) loads), \d+ boots", "".join(texts), re.MULTILINE)
-        assert outcome == f"not found: {max(sizes, key=lambda size: int(size[1]))[0]}"
+        hunted = re.findall(r"^(\d+ machines, (\d+) loads), \d+ boots", "".join(texts), re.M)
+        by_loads = {int(loads): text for text, loads in hunted}
+        assert outcome == f"not found: {by_loads[max(by_loads)]}"
     assert missed == str(confirmed.count(None) or "")
 
 
@@ -270,8 +271,9 @@ def test_hunts_of_kernels_without_a_bug_found_nothing() -> None:
     part = TEXT.partition("## No false positive\n")[2].partition("\n## ")[0]
     said = re.findall(r"^\| \d+ \| (.+) \|$", part, re.MULTILINE)
     stored = json.loads((STORED / "hunted-no-op.json").read_text(encoding="utf-8"))
-    sizes = [stored["machines"], stored["loads"], stored["boots"], len(stored["suspicions"])]
-    printed = [" | ".join(map(str, (*sizes, len(stored["found"]))))]
+    lengths = len(stored["suspicions"]), len(stored["found"])
+    counted = stored["machines"], stored["loads"], stored["boots"], *lengths
+    printed = [" | ".join(map(str, counted))]
     for path in STORED.glob("hunted-no-op-*.txt"):
         counts = re.search(
             r"^(\d+) machines?, (\d+) loads, (\d+) boots, (\d+) suspicions, (0) of them confirmed",
