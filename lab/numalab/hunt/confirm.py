@@ -1,129 +1,29 @@
 """Confirm suspected violations in fresh boots: other seeds, and the reference kernel."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case import Case
-from numalab.hunt.compare.noise import ratio_of_means
+from numalab.hunt.compare.kernel_samples import KernelSamples, mean_of
 from numalab.hunt.compare.pairs import boot_beside
-from numalab.hunt.finding import APART, BootResult, Finding, limit_between
+from numalab.hunt.finding import Finding, limit_between
 from numalab.hunt.property import FACTS
 from numalab.hunt.workers import Boot, CaseWorkers
 
-# The smallest share of pairs of samples in which the kernel is worse than the reference kernel:
-# after one boot (three samples), and after all three boots. For equal kernels with nine samples
-# each, the false-positive rate of the second is 0.1 %; the ratio of the means lowers it.
-_SHARE_FIRST = 0.7
-_SHARE_LAST = 0.9
-# The same in the later boots, whose samples had no part in selecting the findings.
-_SHARE_AGAIN = 0.8
-_SHARE_OF_DIFFERENCE_AGAIN = 0.9
 SEEDS = 3  # of the boots that confirm
 SEEDS_AFTER = 4  # of the later boots that confirm independently
 REPEATED = 3  # times each of these boots runs the load
 MORE_SEEDS = 6  # tried until one of them shows a violation that depends on chance
+# Boots that decide about the clearest finding that is still open, by the mean of each. Equal
+# kernels reach this share of pairs with 0.02 %; below the least one after four, they are given up.
+_BOOTS, _SEED_OF_BOOTS, _SHARE_OF_BOOTS = 12, 20, 0.9
+_FIRST_BOOTS, _LEAST_SHARE_OF_BOOTS = 4, 0.7
 TREND_RATIO = 1.1  # smallest ratio of a finding of a property with a trend, all pairs apart
 QUICK = 2  # boots of each smaller case, which runs its load once
-
-
-def how_often_more(mine: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the share of pairs in which `mine` is larger; a tie is half: Mann-Whitney's U."""
-    wins = sum((a > b) + 0.5 * (a == b) for a in mine for b in theirs)
-    return wins / (len(mine) * len(theirs))
-
-
-@dataclass
-class KernelSamples:
-    """Samples of one property of one load: of the kernel, and of the reference kernel if any.
-
-    A property with the limit 0 is an invariant. One sample of a load shows a violation; for a
-    property of the whole boot it takes two boots. The reference kernel must never violate it.
-    With a `ratio`, this ratio of the means is enough, but all pairs of samples must be apart.
-    """
-
-    with_reference: bool
-    mine: list[Finding] = field(default_factory=list)
-    theirs: list[Finding] = field(default_factory=list)
-    failed: bool = False
-    ratio: float | None = None
-
-    def take(
-        self, result: BootResult, prop: str, places: Sequence[int | None], *, mine: bool
-    ) -> None:
-        """Add the samples of one boot, which ran the load at these places among its loads."""
-        findings = [result.of(prop, place) for place in places]
-        self.failed |= None in findings
-        (self.mine if mine else self.theirs).extend(filter(None, findings))
-
-    def may_show(self) -> bool:
-        """Whether further boots may still confirm the violation."""
-        return self._shows(_SHARE_FIRST, last=False)
-
-    def show(self) -> bool:
-        """Whether the kernel violates the property, and the reference kernel does not."""
-        return self._shows(_SHARE_LAST, last=True)
-
-    def show_again(self) -> bool:
-        """Whether samples from later boots confirm the violation independently."""
-        differs = bool(self.mine) and self.mine[0].differential
-        return self._shows(_SHARE_OF_DIFFERENCE_AGAIN if differs else _SHARE_AGAIN, last=True)
-
-    @property
-    def is_invariant(self) -> bool:
-        """Whether the limit of the property is 0."""
-        return bool(self.mine) and self.mine[0].most <= 0
-
-    @property
-    def apart(self) -> bool:
-        """Whether every sample of the kernel is worse than every sample of the reference kernel.
-
-        For two equal kernels with nine samples each, the probability is 1 / C(18, 9) = 0.002 %.
-        """
-        if not (self.mine and self.theirs):
-            return False
-        value = attrgetter("value")
-        return bool(min(map(value, self.mine)) > max(map(value, self.theirs)))
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether no later boots are needed to confirm the violation.
-
-        A boot has hundreds of differential values, so these always need them, and so do small
-        ratios.
-        """
-        if self.is_invariant:
-            return True
-        first = self.mine[0]
-        return self.apart and not first.differential and self._least_ratio >= APART
-
-    @property
-    def _least_ratio(self) -> float:
-        return ratio_of_means(self.mine[0]) if self.ratio is None else self.ratio
-
-    def _shows(self, least_share: float, *, last: bool) -> bool:
-        if self.failed or not self.mine:
-            return False
-        first = self.mine[0]
-        violations = sum(finding.violated for finding in self.mine)
-        if self.is_invariant:
-            enough = violations >= (1 if first.load is not None else 2) or not last
-            return enough and not any(finding.violated for finding in self.theirs)
-        if not self.with_reference:
-            share = 2 / 3 if last else 1 / 2
-            return not first.weak and violations >= share * len(self.mine)
-        mine = [finding.value for finding in self.mine]
-        theirs = [finding.value for finding in self.theirs]
-        mean, reference_mean = sum(mine) / len(mine), sum(theirs) / len(theirs)
-        suspect = first.most if first.suspect is None else first.suspect
-        share = how_often_more(mine, theirs)
-        if self.ratio is not None:
-            least_share = 1.0
-        enough = mean > suspect or self.ratio is not None
-        return enough and mean >= self._least_ratio * reference_mean and share >= least_share
 
 
 def _beside(best: Finding, theirs: Sequence[Finding]) -> str:
@@ -230,7 +130,8 @@ class FreshBoots:
         A boot runs the loads of all findings that are still open, each several times, so that a
         violation that depends on chance occurs often enough. Testing many findings at once gives
         false positives. So a finding counts only if it breaks an invariant, if the two kernels are
-        apart, or if later boots confirm it again; those run only if nothing else counts.
+        apart, or if later boots confirm it again; those run only if nothing else counts. Where all
+        are open after the first seeds, more boots decide about the clearest one.
         """
         passed = dict.fromkeys(findings, 0)
         first = {finding: self._no_samples(finding in trends) for finding in findings}
@@ -238,12 +139,34 @@ class FreshBoots:
         shown = [finding for finding, samples in open_samples.items() if samples.show()]
         if self.reference is not None:
             sure = [finding for finding in shown if open_samples[finding].is_sure]
-            if shown and not sure:
+            if not shown:
+                sure = self._decided(case, open_samples)
+            elif not sure:
                 again = {finding: self._no_samples(finding in trends) for finding in shown}
                 later = self._sample(case, passed, self.seeds_after, again, stop_early=False)
                 sure = [finding for finding, samples in later.items() if samples.show_again()]
             shown = sure
         return Confirmed(tuple(shown), passed, first)
+
+    def _decided(self, case: Case, samples_of: Mapping[Finding, KernelSamples]) -> list[Finding]:
+        """Return the clearest of these differences if the means of more boots show it."""
+        differences = (item for item, samples in samples_of.items() if not samples.is_invariant)
+        finding = max(differences, key=lambda item: samples_of[item].share, default=None)
+        if finding is None:
+            return []
+        samples, means = samples_of[finding], KernelSamples(with_reference=True)
+        for number in range(_BOOTS):
+            of_boot = KernelSamples(with_reference=True)
+            self._sample_boot(case, self.seed + _SEED_OF_BOOTS + number, {finding: of_boot})
+            samples.mine.extend(of_boot.mine)
+            samples.theirs.extend(of_boot.theirs)
+            if of_boot.failed or any(item.violated for item in samples.theirs):
+                return []
+            means.mine.append(mean_of(of_boot.mine))
+            means.theirs.append(mean_of(of_boot.theirs))
+            if number + 1 >= _FIRST_BOOTS and means.share < _LEAST_SHARE_OF_BOOTS:
+                return []
+        return [finding] if means.show(_SHARE_OF_BOOTS) else []
 
     def _no_samples(self, is_trend: bool) -> KernelSamples:
         ratio = TREND_RATIO if is_trend else None

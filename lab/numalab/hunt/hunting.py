@@ -84,6 +84,16 @@ class Hunter:
     unconfirmed: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        """Let all boots count for what is left in run queues."""
+        if self.left is not None:
+            self.workers.watch = self._watch
+
+    def _watch(self, boot: Boot, result: BootResult) -> None:
+        assert self.left is not None
+        case, bench, _ = boot
+        self.left.add(case, result, mine=bench.kernel.name == self.bench.kernel.name)
+
     def goes_on(self) -> bool:
         """Whether there is time left."""
         return time.monotonic() - self.began < self.aim.seconds
@@ -154,14 +164,18 @@ class Hunter:
         if groups:
             screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
             self._note(screened.dropped, quiet=True)
+            self._pursue_leftovers()
             near = self._pursue_all(screened.left)
-        if self._compares_leftovers and self.left is not None and not self._is_over():
-            self._pursue_all([[word]] if (word := self.left.suspect()) is not None else [])
+        self._pursue_leftovers()
         if self._compares_calls and self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
         if self._compares_calls and self.calls is not None and not self._is_over():
             self._confirm_calls(self.calls.strongest())
         return near
+
+    def _pursue_leftovers(self) -> None:
+        if self._compares_leftovers and self.left is not None and not self._is_over():
+            self._pursue_all([[word]] if (word := self.left.suspect()) is not None else [])
 
     def _confirm_calls(self, trend: CallTrend | None) -> None:
         """Look for a trend of calls with other seeds, and note it if they show it."""
@@ -276,8 +290,6 @@ class Hunter:
                 self.trends.add(pair)
             if self.calls is not None:
                 self.calls.add(case, result, other)
-            if self.left is not None:
-                self.left.add(case, result, other)
         return suspects_of(case, self._suspected(result), other)
 
     def _is_new(self, near: Near) -> bool:

@@ -94,6 +94,7 @@ _TIMES, _PATIENCE = 4.0, 60.0
 _SIGNALS_S = 0.5  # between two signals to a worker
 OnResult = Callable[[Case, BootResult], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
+Watch = Callable[[Boot, BootResult], None]
 
 
 class BudgetOverError(Exception):
@@ -104,8 +105,9 @@ class BudgetOverError(Exception):
 class CaseWorkers:
     """Boots cases. `requested` counts all boots, `booted` those that were not stored.
 
-    `on_result` receives each result, stored ones too. At `deadline` (monotonic time), `boot` raises
-    BudgetOverError unless all results are stored.
+    `on_result` receives each result, stored ones too, as soon as it is there, `watch` in the order
+    of the boots. At `deadline` (monotonic time), `boot` raises BudgetOverError unless all results
+    are stored.
     """
 
     store: Store
@@ -115,6 +117,7 @@ class CaseWorkers:
     requested: int = 0
     booted: int = 0
     deadline: float | None = None
+    watch: Watch | None = None
 
     def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
         """Boot cases in parallel, one per worker; return the results in order."""
@@ -145,7 +148,11 @@ class CaseWorkers:
             for name, reason in result.failures.items():
                 skip_input(UserError(reason), f"property {name}")
             self.on_result(boots[place][0], result)
-        return [result for result in results if result is not None]
+        complete = [result for result in results if result is not None]
+        if self.watch is not None:
+            for boot, result in zip(boots, complete, strict=True):
+                self.watch(boot, result)
+        return complete
 
     @property
     def is_over(self) -> bool:

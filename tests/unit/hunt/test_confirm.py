@@ -9,7 +9,8 @@ import pytest
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
-from numalab.hunt.confirm import FreshBoots, KernelSamples, how_often_more
+from numalab.hunt.compare.kernel_samples import KernelSamples, how_often_more
+from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import CaseWorkers
 

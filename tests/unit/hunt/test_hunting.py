@@ -35,6 +35,11 @@ class FakeBench:
     choice: Choice = ICOUNT
     saves: bool = field(default=True, compare=False)
 
+    @property
+    def kernel(self) -> "FakeBench":
+        """What has the name of the kernel: this."""
+        return self
+
     def for_confirmation(self) -> "FakeBench":
         return self
 
@@ -155,11 +160,19 @@ def test_a_value_within_the_limit_counts_only_if_the_reference_kernel_is_far_fro
     assert violation.boots == 10, "five seeds on each kernel"
 
 
-def test_one_boot_that_is_no_different_is_enough_to_drop_it(case: Case) -> None:
-    def shown(bench: HuntBench, seed: int) -> tuple[float, bool]:
-        return 0.3 if bench == MINE or seed == 4 else 0.0, False
+def test_more_boots_decide_if_one_boot_is_no_different(case: Case) -> None:
+    def hunted_with(*same: int) -> int:
+        """Confirm where the kernels do not differ with these seeds."""
 
-    assert violations(case, shown, reference=THEIRS) == 0
+        def shown(bench: HuntBench, seed: int) -> tuple[float, bool]:
+            return 0.3 if bench == MINE or seed in same else 0.0, False
+
+        return violations(case, shown, reference=THEIRS)
+
+    assert hunted_with(4) == 1
+    assert hunted_with(4, 25) == 1, "one boot of the twelve"
+    assert hunted_with(4, 25, 26, 27) == 0, "three of the twelve"
+    assert hunted_with(3, 4) == 0, "too many of the first three"
 
 
 def test_both_kernels_boot_each_case_once(case: Case) -> None:
@@ -308,7 +321,9 @@ def test_samples_that_are_not_apart_or_a_ratio_below_2_drop_a_difference(case: C
         return 3.0 if bench == MINE and seed < 6 else 1.0
 
     assert differing(case, alike((4, 2))).hunt.violations, "94 % of the pairs are apart"
-    assert not differing(case, alike((4, 1), (4, 2))).hunt.violations, "89 %"
+    assert differing(case, alike((4, 1), (4, 2))).hunt.violations, "89 %: more boots decide"
+    later = [(seed, place) for seed in (22, 24, 26) for place in range(3)]
+    assert not differing(case, alike((4, 1), (4, 2), *later)).hunt.violations
     assert not differing(case, not_again).hunt.violations
     hunter = differing(case, lambda bench, *_: 1.9 if bench == MINE else 1.0)
     assert not hunter.hunt.suspicions, "no suspicion: not twice the value"
@@ -479,8 +494,9 @@ def test_a_hunt_confirms_a_word(
         calls=cast(CallTrends, calls), left=left,
     )  # fmt: skip
     for _ in range(7):
-        mine, other = (BootResult((), 0.0, run_queues=RunQueues(SIZE, held)) for held in HELD)
-        left.add(drawn_case, mine, other)
+        for held in HELD:
+            result = BootResult((), 0.0, run_queues=RunQueues(SIZE, held))
+            left.add(drawn_case, result, mine=held is HELD[0])
     hunter.round([drawn_case])
     assert [item.finding.prop for item in hunter.hunt.violations] == names
     assert calls.asked == 0, "calls of functions were not asked for"

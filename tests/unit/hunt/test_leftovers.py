@@ -87,10 +87,13 @@ def test_a_word_is_a_property_of_the_boot() -> None:
     assert result(at12=3).of(Word(0xC, 36).prop, None) is None, "another struct rq"
 
 
-@pytest.mark.parametrize(("boots", "of"), [(0, 4), (3, 4), (7, 8), (9, 12), (12, 12)])
-def test_the_chance_is_that_of_fishers_test(boots: int, of: int) -> None:
-    expected = fisher_exact([[boots, of - boots], [0, of]], alternative="greater")
-    assert chance(boots, of) == pytest.approx(expected.pvalue)
+@pytest.mark.parametrize(
+    ("boots", "of", "beside"),
+    [(0, 4, 4), (3, 4, 4), (7, 8, 9), (9, 12, 7), (12, 12, 12), (2, 3, 0)],
+)
+def test_the_chance_is_that_of_fishers_test(boots: int, of: int, beside: int) -> None:
+    expected = fisher_exact([[boots, of - boots], [0, beside]], alternative="greater")
+    assert chance(boots, of, beside) == pytest.approx(expected.pvalue)
 
 
 def test_a_word_is_in_the_member_that_begins_before_it() -> None:
@@ -103,7 +106,8 @@ def test_a_word_is_in_the_member_that_begins_before_it() -> None:
 def suspected(case: Case, boots: Sequence[tuple[BootResult, BootResult]]) -> str | None:
     left = Leftovers()
     for mine, theirs in boots:
-        left.add(case, mine, theirs)
+        left.add(case, mine, mine=True)
+        left.add(case, theirs, mine=False)
     suspect = left.suspect()
     assert left.suspect() is None, "each word once"
     return suspect.finding.prop if suspect else None
@@ -118,10 +122,26 @@ def test_a_word_that_one_kernel_leaves_is_suspected(drawn_case: Case) -> None:
     assert suspected(drawn_case, [other] * 20) is None, "another struct rq"
 
 
+def test_boots_of_one_kernel_only_count_as_well(drawn_case: Case) -> None:
+    left = Leftovers()
+    for _ in range(4):
+        left.add(drawn_case, result(at12=1), mine=True)
+    for _ in range(9):
+        left.add(drawn_case, result(), mine=False)
+    left.add(drawn_case, BootResult((), 0.0), mine=False)
+    suspect = left.suspect()
+    assert suspect is None, "1 in 715"
+    left.add(drawn_case, result(), mine=False)
+    left.add(drawn_case, result(), mine=False)
+    suspect = left.suspect()
+    assert suspect is not None and suspect.finding.prop == WORD.prop
+
+
 def test_the_clearest_case_is_tried(drawn_case: Case) -> None:
     left, fewer = Leftovers(), drawn_case.only(drawn_case.loads[0])
     for _ in range(8):
-        left.add(drawn_case, result(at12=1), result())
-    left.add(fewer, result(at12=3), result())
+        left.add(drawn_case, result(at12=1), mine=True)
+        left.add(drawn_case, result(), mine=False)
+    left.add(fewer, result(at12=3), mine=True)
     suspect = left.suspect()
     assert suspect is not None and suspect.case == fewer and suspect.finding.value == 3

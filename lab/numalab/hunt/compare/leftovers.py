@@ -23,38 +23,37 @@ _CHANCE = 1e-3
 class Leftovers:
     """In how many boots each kernel left something in a word of its run queues.
 
-    `members` are those of struct rq by their offsets, as far as they are known.
+    All boots of a hunt count, those that confirm as well: what remains does not depend on what they
+    are for. `members` are those of struct rq by their offsets, as far as they are known.
     """
 
     members: Mapping[int, str] = field(default_factory=dict)
-    boots: int = 0
+    boots: Counter[int] = field(default_factory=Counter)  # by the size of struct rq
+    reference_boots: Counter[int] = field(default_factory=Counter)
     mine: Counter[Word] = field(default_factory=Counter)
     theirs: Counter[Word] = field(default_factory=Counter)
     _clearest: dict[Word, Suspect] = field(default_factory=dict)
     _tried: set[Word] = field(default_factory=set)
 
-    def add(self, case: Case, mine: BootResult, theirs: BootResult) -> None:
-        """Add a case that both kernels booted; nothing if their run queues differ in size."""
-        left, other = mine.run_queues, theirs.run_queues
-        if left is None or other is None or left.size != other.size:
+    def add(self, case: Case, result: BootResult, *, mine: bool) -> None:
+        """Add a boot of the kernel (`mine`) or of the reference kernel."""
+        left = result.run_queues
+        if left is None:
             return
-        self.boots += 1
-        self.theirs.update(Word(offset, other.size) for offset in other.held)
+        (self.boots if mine else self.reference_boots)[left.size] += 1
         for offset, cpus in left.held.items():
             word = Word(offset, left.size, member_at(self.members, offset))
-            self.mine[word] += 1
+            (self.mine if mine else self.theirs)[word] += 1
             before = self._clearest.get(word)
-            if before is None or cpus > before.score:
-                finding = mine.of(word.prop, None)
+            if mine and (before is None or cpus > before.score):
+                finding = result.of(word.prop, None)
                 assert finding is not None
-                self._clearest[word] = Suspect(
-                    case, finding, theirs.of(word.prop, None), float(cpus)
-                )
+                self._clearest[word] = Suspect(case, finding, None, float(cpus))
 
     def suspect(self) -> Suspect | None:
         """Return the clearest word that chance does not explain, each one once; None without."""
         chances = {
-            word: chance(boots, self.boots)
+            word: chance(boots, self.boots[word.size], self.reference_boots[word.size])
             for word, boots in self.mine.items()
             if word not in self._tried and not self.theirs[word]
         }
@@ -65,9 +64,9 @@ class Leftovers:
         return self._clearest[word]
 
 
-def chance(boots: int, of: int) -> float:
-    """Return the p value of Fisher's exact test, one-sided: in `boots` of `of`, and in 0 of `of`.
+def chance(boots: int, of: int, beside: int) -> float:
+    """Return the p value of Fisher's exact test, one-sided: in `boots` of `of`, in 0 of `beside`.
 
-    That is the share of the ways to choose `boots` of all 2 `of` that are all of one kernel.
+    That is the share of the ways to choose `boots` of all that are all of one kernel.
     """
-    return comb(of, boots) / comb(2 * of, boots)
+    return comb(of, boots) / comb(of + beside, boots)
