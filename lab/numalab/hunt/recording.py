@@ -250,7 +250,7 @@ class LoadRecording(Recording):
         late = self.done[place] if 0 <= place < len(self.done) else 0
         return max(self._at(ms), late)
 
-    def phases(self) -> list[tuple[Window, float]]:
+    def phases(self, grace_ms: float = GRACE_MS) -> list[tuple[Window, float]]:
         """Return the times between which no mask changes, with a time in ms within each.
 
         What lies within the grace after a change is left out.
@@ -258,7 +258,7 @@ class LoadRecording(Recording):
         edges = [0.0, *self.load.changes_ms(), float("inf")]
         phases = []
         for number, (low, high) in enumerate(pairwise(edges)):
-            start = self._done(low) + GRACE_MS * MS if number else self.window.start_ns
+            start = self._done(low) + int(grace_ms * MS) if number else self.window.start_ns
             end = self.window.end_ns if high == float("inf") else self._at(high)
             if end > start:
                 phases.append((Window(start, min(end, self.window.end_ns)), low + 1))

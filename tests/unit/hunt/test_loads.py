@@ -183,3 +183,33 @@ def test_generated_changes_are_within_what_the_driver_keeps() -> None:
     for load in repeated:
         assert parsed(render_load(load)) == load
         assert load.timeline[-1][0] <= load.ms * 0.8
+
+
+def test_memory_is_swapped_between_nodes_that_have_a_cpu_for_each_user() -> None:
+    for number in range(40):
+        rng = random.Random(number)
+        machine = draw_machine(rng)
+        load = memory.swapped_memory(rng, machine)
+        if load is None:
+            continue
+        nodes = {machine.node_of_cpu(part.start[0]) for part in load.parts}
+        cpus = [cpu for node in machine.nodes if node.id in nodes for cpu in node.cpus]
+        assert sorted(part.start[0] for part in load.parts) == sorted(cpus)
+        homes = [part.node for part in load.parts]
+        assert {node: homes.count(node) for node in nodes} == {
+            node.id: len(node.cpus) for node in machine.nodes if node.id in nodes
+        }
+        assert all(part.bound for part in load.parts)
+
+
+def test_a_priority_is_above_and_below_that_of_the_hogs_that_wait_in_turn() -> None:
+    machine = draw_machine(random.Random(2))
+    assert machine.cpu_count > 2
+    for number in range(20):
+        load = changes.priorities_in_turn(random.Random(number), machine)
+        assert load is not None
+        mine, beside, waits = load.parts
+        lowered, raised = load.changes
+        assert lowered.priority < waits.priority < raised.priority == mine.priority
+        assert mine.count + beside.count == len(mine.cpus) < machine.cpu_count
+        assert lowered.at_ms < raised.at_ms and lowered.times == raised.times > 2

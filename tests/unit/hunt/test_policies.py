@@ -137,9 +137,9 @@ def test_the_lockers_of_the_highest_priority_count() -> None:
 def test_a_change_counts_from_when_the_driver_had_made_it() -> None:
     """It is a fair task, and may be 300 ms late on a busy machine."""
     load = "time ms=1000;hog n=1 cpus=0-1;change at=100 part=0 cpus=1"
-    rows: list[Row] = [(1, "hog0.0", 0, 0, 410), (1, "hog0.0", 1, 410, 1000)]
+    rows: list[Row] = [(1, "hog0.0", 0, 0, 390), (1, "hog0.0", 1, 390, 1000)]
     run = recording(load, rows)
-    assert affinity(run)[0].value == 160.0
+    assert affinity(run)[0].value == 290.0
     late = replace(run, done=(400_000_000, 500_000_000))
     assert affinity(late)[0].value == 0.0
     assert late.settled.start_ns == 700_000_000

@@ -104,10 +104,12 @@ def masks_in_turn(rng: random.Random, machine: Topology) -> Load | None:
     second = rng.choice((node_cpus(rng, machine), rest or allowed, allowed))
     count = max(1, min(len(first), len(second)) - rng.choice((0, 0, 1)))
     mine = Part("hog", count, first)
-    if rng.random() < 0.4:
+    hogs = rng.randint(1, half)
+    if rng.random() < 0.5:
         run = rng.choice((500, 2000))
         mine = Part("sleeper", count, first, run_us=run, sleep_us=run)
-    parts = [mine, Part("hog", rng.randint(1, half), allowed)]
+        hogs = rng.choice((hogs, len(allowed)))  # with one on each CPU, a sleeper competes
+    parts = [mine, Part("hog", hogs, allowed)]
     changes = in_turn(
         LoadChange(0, part=0, cpus=second), LoadChange(0, part=0, cpus=first), rng.choice(GAPS_MS)
     )
@@ -131,6 +133,27 @@ def policies_in_turn(rng: random.Random, machine: Topology) -> Load | None:
         first = LoadChange(0, part=0, policy="batch")  # or nothing would be left to the driver
     parts = (mine, Part("hog", rng.randint(1, len(allowed)), allowed))
     return Load(MS, parts, changes=in_turn(first, second, rng.choice(GAPS_MS)))
+
+
+def priorities_in_turn(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time hogs whose priority is above and below that of hogs that wait, in turn."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    taken = allowed[1:]  # the first is left to fair tasks
+    policy: Policy = rng.choice(("fifo", "rr"))
+    changing = rng.randint(1, len(taken) - 1)
+    high, between, low = sorted(rng.sample(range(5, 90, 5), 3), reverse=True)
+    parts = tuple(
+        Part("hog", count, taken, policy=policy, priority=priority)
+        for count, priority in (
+            (changing, high), (len(taken) - changing, high), (rng.randint(1, changing), between)
+        )
+    )  # fmt: skip
+    lowered, raised = (
+        LoadChange(0, part=0, policy=policy, priority=priority) for priority in (low, high)
+    )
+    return Load(MS, parts, changes=in_turn(lowered, raised, rng.choice(GAPS_MS)))
 
 
 _FAIR_AGAIN = LoadChange(0, part=0, policy="fair")
@@ -224,6 +247,7 @@ FAMILIES: Mapping[Family, float] = {
     reranked: 0.8,
     masks_in_turn: 1.0,
     policies_in_turn: 1.2,
+    priorities_in_turn: 0.8,
     groups_in_turn: 0.8,
     partitioned: 0.5,
     after_hotplug: 0.7,

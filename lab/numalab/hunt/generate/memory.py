@@ -101,6 +101,23 @@ def kept_memory(rng: random.Random, machine: Topology) -> Load | None:
     return Load(2500, tuple(parts))
 
 
+def swapped_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """A memory user on each CPU of some nodes, whose memory stays: only swaps make it local."""
+    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    if len(holders) < 2:
+        return None
+    nodes = rng.sample(holders, rng.randint(2, min(3, len(holders))))
+    starts = [cpu for node in nodes for cpu in node.cpus]
+    homes = [node.id for node in nodes for _ in node.cpus]
+    shift = rng.randint(1, len(homes) - 1)
+    allowed = tuple(sorted(starts))
+    parts = tuple(
+        Part("memory", 1, allowed, (cpu,), mib=1, node=home, bound=True)
+        for cpu, home in zip(starts, homes[shift:] + homes[:shift], strict=True)
+    )
+    return Load(2500, parts)
+
+
 def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Memory that is untouched for a while, and whose user then runs on another node."""
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
@@ -134,5 +151,6 @@ FAMILIES: Mapping[Family, float] = {
     local_memory: 0.6,
     bound_memory: 1.0,
     kept_memory: 1.0,
+    swapped_memory: 0.8,
     resting_memory: 0.6,
 }

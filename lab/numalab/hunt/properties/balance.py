@@ -8,7 +8,7 @@ import polars as pl
 
 from numalab.hunt.load import Cpus, PartKind
 from numalab.hunt.property import Limit, Observation, register_property
-from numalab.hunt.recording import MS, LoadRecording
+from numalab.hunt.recording import GRACE_MS, MS, LoadRecording
 from numalab.recording.intervals import between, joined, longest, met, total
 from numalab.recording.window import Window, clip
 
@@ -21,13 +21,18 @@ _IDLE_MS: Mapping[PartKind, Limit] = {
 
 @register_property("affinity", most=0.0)
 def affinity(run: LoadRecording) -> Iterator[Observation]:
-    """No task runs on a CPU outside its mask or cpuset."""
+    """No task runs on a CPU outside its mask or cpuset.
+
+    A change is made when sched_setaffinity(2) or write(2) returns: affine_move_task() has waited
+    until the task is on a CPU of the mask. Only after hotplug cpusets follow later.
+    """
+    grace_ms = GRACE_MS if run.load.hotplug else 0.0
     partitions = {group.name for group in run.load.groups if group.partition}
     for place, part in enumerate(run.load.parts):
         if partitions and part.group not in partitions:
             continue  # a mask without a CPU beside the partitions depends on the release
         worst, text = 0, f"every {part.kind} kept to its CPUs"
-        for crew, (window, at_ms) in product(run.crews(place), run.phases()):
+        for crew, (window, at_ms) in product(run.crews(place), run.phases(grace_ms)):
             masks = run.load.masks(place, at_ms, wakees=crew.wakees)
             away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
             # A mask without a CPU on line is replaced by the cpuset's, and not restored
