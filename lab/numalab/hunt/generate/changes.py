@@ -162,6 +162,10 @@ _PAIRS: tuple[tuple[LoadChange, LoadChange], ...] = (
     (LoadChange(0, part=0, policy="rr", priority=30), _FAIR_AGAIN),
     (LoadChange(0, part=0, policy="deadline", runtime_us=2000, period_us=20_000), _FAIR_AGAIN),
     (LoadChange(0, part=0, policy="deadline", runtime_us=4000, period_us=80_000), _FAIR_AGAIN),
+    (
+        LoadChange(0, part=0, policy="deadline", runtime_us=2000, period_us=40_000),
+        LoadChange(0, part=0, policy="deadline", runtime_us=2000, period_us=10_000),
+    ),
     (LoadChange(0, part=0, policy="idle"), _FAIR_AGAIN),
     (LoadChange(0, part=0, policy="batch"), _FAIR_AGAIN),
     (LoadChange(0, part=0, nice=10), LoadChange(0, part=0, nice=-5)),

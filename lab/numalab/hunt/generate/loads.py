@@ -59,6 +59,19 @@ def piled(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, parts)
 
 
+def uneven_crowds(rng: random.Random, machine: Topology) -> Load | None:
+    """Crowds of different sizes, one on each node, all of which may go anywhere."""
+    nodes = [node for node in machine.nodes if node.cpus]
+    if len(nodes) < 3:
+        return None
+    allowed = everywhere(machine)
+    parts = tuple(
+        Part("hog", max(1, len(node.cpus) * rng.choice((1, 2, 4, 6, 8)) // 2), allowed, node.cpus)
+        for node in nodes
+    )
+    return Load(1500, parts)
+
+
 def partial(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs that may use a part of the CPUs of several nodes, whose neighbours stay idle."""
     holders = [node for node in machine.nodes if node.cpus]
@@ -297,6 +310,7 @@ FAMILIES: dict[Family, float] = {
     spread: 3.0,
     unfold: 1.5,
     piled: 1.0,
+    uneven_crowds: 1.0,
     partial: 1.5,
     crowd: 0.7,
     real_time: 0.7,

@@ -50,7 +50,10 @@ def ranked_apart(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def real_time_hogs(rng: random.Random, machine: Topology) -> Load | None:
-    """Real-time hogs that leave one CPU or more to fair hogs."""
+    """Real-time hogs that leave one CPU or more to fair hogs.
+
+    Some of these may be bound where the real-time hogs are: the fair server runs them.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
@@ -62,6 +65,9 @@ def real_time_hogs(rng: random.Random, machine: Topology) -> Load | None:
         Part("hog", rng.randint(1, len(allowed)), allowed),
         Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
     )
+    if rng.random() < 0.4:
+        served = Part("hog", rng.randint(1, 2), some_cpus(rng, taken, 1))
+        return Load(2500, (*parts, served))  # the server has 50 ms in a second
     return Load(1200, parts)
 
 
