@@ -213,3 +213,11 @@ def test_a_priority_is_above_and_below_that_of_the_hogs_that_wait_in_turn() -> N
         assert lowered.priority < waits.priority < raised.priority == mine.priority
         assert mine.count + beside.count == len(mine.cpus) < machine.cpu_count
         assert lowered.at_ms < raised.at_ms and lowered.times == raised.times > 2
+
+
+def test_some_machines_with_smt_have_a_node_with_twice_as_many_cores() -> None:
+    machines = [draw_machine(random.Random(number), smt=True) for number in range(60)]
+    assert all(machine.packaging.threads == 2 for machine in machines)
+    cores = [sorted(len(node.cpus) // 2 for node in machine.nodes) for machine in machines]
+    assert cores.count([2, 4]) > 3
+    assert sum(len(set(counts)) == 1 for counts in cores) > 30

@@ -23,6 +23,7 @@ FIRST_MIB = 512  # the kernel, and the trace
 _DRAWN = 4
 # Of a node with SMT, by the number of nodes: a choice of idle cores needs several.
 _SMT_CPUS = {1: (6, 8, 12), 2: (4, 6), 3: (4,)}
+_SMT_UNEVEN = (4, 8)
 # Weights of hazards; 1 for all others.
 _WORTH = {
     "group construction": 5.0,
@@ -72,12 +73,20 @@ def _draw_valid(rng: random.Random, smt: bool) -> Topology:
 
 def _text(rng: random.Random, smt: bool) -> str:
     nodes = rng.choice((1, 2, 2, 3)) if smt else rng.choice((1, 2, 2, 3, 4, 4, 4, 5, 6, 6, 8))
-    cpus = [rng.choice(_SMT_CPUS[nodes])] * nodes if smt else _cpus(rng, nodes)
+    cpus = _smt_cpus(rng, nodes) if smt else _cpus(rng, nodes)
     table = _table(rng, nodes)
     lines = ['summary = "Drawn by numalab hunt"', f"nodes = {nodes}", f"cpus = {cpus}"]
     lines += [f"memory_mib = {_memory(rng, cpus)}", *table]
-    lines += ["", "[cpu]", f"sockets = {nodes}", "threads = 2"] if smt else _cpu_table(rng, cpus)
+    sockets = sum(cpus) // (min(cpus) or 1)
+    lines += ["", "[cpu]", f"sockets = {sockets}", "threads = 2"] if smt else _cpu_table(rng, cpus)
     return "\n".join([*lines, *([] if table else _shape(rng, nodes)), ""])
+
+
+def _smt_cpus(rng: random.Random, nodes: int) -> list[int]:
+    """Return the CPUs of each node; of two nodes, one may have twice as many cores."""
+    if nodes == 2 and rng.random() < 0.3:
+        return rng.sample(_SMT_UNEVEN, 2)
+    return [rng.choice(_SMT_CPUS[nodes])] * nodes
 
 
 def _cpus(rng: random.Random, nodes: int) -> list[int]:
