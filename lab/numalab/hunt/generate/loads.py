@@ -72,6 +72,14 @@ def uneven_crowds(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, parts)
 
 
+def heap(rng: random.Random, machine: Topology) -> Load | None:
+    """More hogs on one CPU than the load balancer looks at in one go (sched_nr_migrate is 32)."""
+    start, allowed = _start_and_allowed(rng, machine)
+    if len(allowed) < 2:
+        return None
+    return Load(1000, (Part("hog", rng.choice((40, 64)), allowed, start[:1]),))
+
+
 def partial(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs that may use a part of the CPUs of several nodes, whose neighbours stay idle."""
     holders = [node for node in machine.nodes if node.cpus]
@@ -311,6 +319,7 @@ FAMILIES: dict[Family, float] = {
     unfold: 1.5,
     piled: 1.0,
     uneven_crowds: 1.0,
+    heap: 0.5,
     partial: 1.5,
     crowd: 0.7,
     real_time: 0.7,
