@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,9 @@ def test_a_window_is_the_command_or_two_marks(text: str) -> None:
     with pytest.raises(UserError, match="is no window") as refused:
         command("ring-4", ["true"], locality=text)
     assert refused.value.key == "--locality"
+
+
+def test_a_page_is_of_the_locality() -> None:
+    with pytest.raises(UserError, match="needs --locality") as refused:
+        command("ring-4", ["true"], page=Path("page.html"))
+    assert refused.value.key == "--page"

@@ -16,7 +16,7 @@ from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.errors import UserError
-from numalab.files import open_regular, reading
+from numalab.files import open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
 from numalab.machine.model import MODES, QUANTUM_NS, check_by_hand
@@ -96,6 +96,9 @@ def command(
             help="Mode timed: memory accesses of `command`, between `barriers` or between marks.",
         ),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write a page of --locality to this file.")
+    ] = None,
     event: Annotated[
         list[str] | None, typer.Option(help="Event to record, as system:event; repeatable.")
     ] = None,
@@ -127,6 +130,8 @@ def command(
     vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
     check_by_hand(model, vcpu_cpus, host_nodes)
     between = None if locality is None else _marks(locality)
+    if page is not None and between is None:
+        raise UserError("needs --locality", key="--page")
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:
@@ -174,6 +179,10 @@ def command(
             between=between,
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
+    if page is not None and booted.locality is not None:
+        from numalab.report.page.locality import render_locality  # noqa: PLC0415 - rarely used
+
+        write_text(page, render_locality(words, model, booted.locality))
     show_booted(booted, as_json)
     if why := explain_status(words, around, booted.outcome.status):
         say(f"numalab: {why}")
