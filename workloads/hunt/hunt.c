@@ -487,7 +487,7 @@ static void classify_tasks(void)
 	for (int i = 0; i < pid_count; i++) {
 		const struct attributes *attributes = &parts[part_of[i]].attributes;
 
-		if (attributes->policy || attributes->runtime)
+		if (attributes->policy || attributes->runtime || attributes->flags)
 			for_threads(i, reclass_thread, attributes);
 	}
 }

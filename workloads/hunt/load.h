@@ -27,7 +27,7 @@
  *                                         another group for the tasks; stop=1 and go=1: SIGSTOP, SIGCONT
  *
  * Every part may have policy=fair|batch|idle|fifo|rr|deadline, with priority= (fifo, rr), or runtime= and
- * period= in us, reclaim=1 (deadline); slice= in us (fair, batch); group=NAME.
+ * period= in us, reclaim=1 (deadline), resets=1; slice= in us (fair, batch); group=NAME.
  *
  * Tasks start bound to START; when all of them run they are allowed on CPUS, and the time begins. At
  * half of it, those with LATER are allowed on LATER instead. `threads=1` makes one process of
@@ -153,8 +153,10 @@ static struct attributes parse_attributes(char **words)
 
 	if (attributes.policy != DEADLINE)
 		attributes.runtime = number(words, "slice", 0, 0, 100000) * 1000;
+	if (number(words, "resets", 0, 0, 1))
+		attributes.flags |= 1; /* SCHED_FLAG_RESET_ON_FORK */
 	if (number(words, "reclaim", 0, 0, 1))
-		attributes.flags = 2; /* SCHED_FLAG_RECLAIM */
+		attributes.flags |= 2; /* SCHED_FLAG_RECLAIM */
 	return attributes;
 }
 

@@ -37,7 +37,8 @@ class Part:
     share it; with `rest` nothing is touched in the second quarter of the time; `shared` memory is
     of all processes of the part.
     `group` is the cgroup of the tasks, if any. With `reclaim` deadline tasks use what others leave
-    (SCHED_FLAG_RECLAIM, Documentation/scheduler/sched-deadline.rst).
+    (SCHED_FLAG_RECLAIM, Documentation/scheduler/sched-deadline.rst). With `resets` children have
+    the usual policy and no negative nice level (SCHED_RESET_ON_FORK, sched(7)).
     """
 
     kind: PartKind
@@ -65,6 +66,7 @@ class Part:
     execs: bool = False
     yields: bool = False
     reclaim: bool = False
+    resets: bool = False
     group: str = ""
 
     @property

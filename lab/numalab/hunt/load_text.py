@@ -160,8 +160,8 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
 
 _LISTS = ("cpus", "start", "later", "wakee", "before", "after")
 _FLAGS = (
-    "threads", "rest", "shared", "bound", "execs", "yields", "reclaim", "idle", "partition",
-    "stop", "go",
+    "threads", "rest", "shared", "bound", "execs", "yields", "reclaim", "resets", "idle",
+    "partition", "stop", "go",
 )  # fmt: skip
 _CHOICES: Mapping[str, tuple[str, ...]] = {"policy": POLICIES, "over": CHANNELS}
 

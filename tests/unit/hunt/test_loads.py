@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numalab.hunt.generate import changes, memory, policies
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.groups import grouped
-from numalab.hunt.generate.loads import FAMILIES
+from numalab.hunt.generate.loads import FAMILIES, reset_forkers
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
 from numalab.hunt.load import CHANNELS, KINDS, POLICIES, Load
@@ -221,3 +221,26 @@ def test_some_machines_with_smt_have_a_node_with_twice_as_many_cores() -> None:
     cores = [sorted(len(node.cpus) // 2 for node in machine.nodes) for machine in machines]
     assert cores.count([2, 4]) > 3
     assert sum(len(set(counts)) == 1 for counts in cores) > 30
+
+
+def test_children_of_some_parents_do_not_inherit_the_policy() -> None:
+    machine = draw_machine(random.Random(3))
+    for number in range(20):
+        load = reset_forkers(random.Random(number), machine)
+        assert load is not None and parsed(render_load(load)) == load
+        parent, hogs = load.parts
+        assert parent.resets and (parent.nice < 0 or parent.is_real_time)
+        assert parent.cpus == hogs.cpus and hogs.count > len(hogs.cpus)
+
+
+def test_memory_that_stays_on_a_full_node_is_used_from_elsewhere() -> None:
+    drawn = [
+        memory.crowded_memory(random.Random(number), draw_machine(random.Random(number)))
+        for number in range(40)
+    ]
+    possible = [load for load in drawn if load is not None]
+    assert len(possible) > 10
+    for load in possible:
+        hogs, *users = load.parts
+        assert hogs.kind == "hog" and hogs.count >= len(hogs.cpus)
+        assert all(user.bound and not set(user.start) & set(hogs.cpus) for user in users)

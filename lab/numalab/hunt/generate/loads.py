@@ -257,6 +257,19 @@ def crowded_forkers(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1000, (parent, *rng.choice(((around,), (near, around)))))
 
 
+def reset_forkers(rng: random.Random, machine: Topology) -> Load | None:
+    """Parents that go before hogs, whose children do not inherit that."""
+    allowed = everywhere(machine)
+    few = tuple(sorted(rng.sample(allowed, max(1, len(allowed) // rng.choice((1, 2))))))
+    parent = Part("forker", 1, few, burst=rng.randint(1, 2 * len(few)), resets=True,
+                  run_us=rng.choice((5000, 10_000)), sleep_us=2000)  # fmt: skip
+    if rng.random() < 0.3:
+        parent = replace(parent, policy=rng.choice(("fifo", "rr")), priority=20)
+    else:
+        parent = replace(parent, nice=rng.choice((-15, -10, -5)))
+    return Load(1000, (parent, Part("hog", 2 * len(few), few)))
+
+
 def hotplug(rng: random.Random, machine: Topology) -> Load | None:
     """A CPU, busy or idle, that goes offline and online, and must then get work again."""
     allowed = everywhere(machine)
@@ -332,6 +345,7 @@ FAMILIES: dict[Family, float] = {
     crowded_out: 1.2,
     moving_wakers: 0.8,
     forkers: 1.2,
+    reset_forkers: 0.5,
     crowded_forkers: 0.8,
     hotplug: 0.7,
     cpuset: 0.7,

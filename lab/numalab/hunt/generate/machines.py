@@ -90,7 +90,7 @@ def _smt_cpus(rng: random.Random, nodes: int) -> list[int]:
 
 
 def _cpus(rng: random.Random, nodes: int) -> list[int]:
-    most = max(1, min(4, MOST_CPUS // nodes))
+    most = max(1, min(rng.choice((4, 4, 8)), MOST_CPUS // nodes))
     kind = rng.random()
     if kind < 0.5:
         return [rng.randint(1, most)] * nodes

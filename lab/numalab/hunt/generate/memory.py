@@ -118,6 +118,26 @@ def swapped_memory(rng: random.Random, machine: Topology) -> Load | None:
     return Load(2500, parts)
 
 
+def crowded_memory(rng: random.Random, machine: Topology) -> Load | None:
+    """Memory users whose memory stays on a node that is full of hogs: other nodes are left.
+
+    NUMA balancing looks at all nodes then; a part of the memory is on one with idle CPUs.
+    """
+    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    if len(holders) < 3:
+        return None
+    full, second = rng.sample(holders, 2)
+    allowed = everywhere(machine)
+    apart = [cpu for cpu in allowed if cpu not in (*full.cpus, *second.cpus)]
+    threads = rng.random() < 0.5
+    users = [
+        Part("memory", 2 if threads else 1, allowed, (rng.choice(apart),), mib=1, node=node.id,
+             bound=True, threads=threads)
+        for node in (full, *((full, second)[: rng.randint(0, 2)]))
+    ]  # fmt: skip
+    return Load(2500, (Part("hog", rng.choice((1, 2)) * len(full.cpus), full.cpus), *users))
+
+
 def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Memory that is untouched for a while, and whose user then runs on another node."""
     holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
@@ -152,5 +172,6 @@ FAMILIES: Mapping[Family, float] = {
     bound_memory: 1.0,
     kept_memory: 1.0,
     swapped_memory: 0.8,
+    crowded_memory: 0.8,
     resting_memory: 0.6,
 }
