@@ -40,9 +40,10 @@ def test_calls_are_those_that_the_kernel_traces(kernel: BuiltKernel, tmp_path: P
     calls, _ = read_calls(counted, functions, events)
     assert len(loads) == len(plain) == len(calls) == 2
     for load in loads:
-        assert calls[load.number][FUNCTION] == load.events(EVENT).height > 0
+        assert calls[load.number].get(FUNCTION, 0) == load.events(EVENT).height
         switches = load.events("sched_switch").height
         assert calls[load.number]["schedule"] > switches / 4 > 0
+    assert calls[loads[0].number][FUNCTION] > 0, "hogs start on one CPU, and leave it"
 
 
 def test_run_queues_of_idle_cpus_hold_no_task(kernel: BuiltKernel) -> None:
