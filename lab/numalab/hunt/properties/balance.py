@@ -24,13 +24,14 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
     """No task runs on a CPU outside its mask or cpuset.
 
     A change is made when sched_setaffinity(2) or write(2) returns: affine_move_task() has waited
-    until the task is on a CPU of the mask. Only after hotplug cpusets follow later.
+    until the task is on a CPU of the mask. Only after hotplug cpusets follow later, and children
+    that a forker had before keep their mask.
     """
-    grace_ms = GRACE_MS if run.load.hotplug else 0.0
     partitions = {group.name for group in run.load.groups if group.partition}
     for place, part in enumerate(run.load.parts):
         if partitions and part.group not in partitions:
             continue  # a mask without a CPU beside the partitions depends on the release
+        grace_ms = GRACE_MS if run.load.hotplug or part.kind == "forker" else 0.0
         worst, text = 0, f"every {part.kind} kept to its CPUs"
         for crew, (window, at_ms) in product(run.crews(place), run.phases(grace_ms)):
             masks = run.load.masks(place, at_ms, wakees=crew.wakees)
