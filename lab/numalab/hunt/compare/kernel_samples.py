@@ -78,10 +78,7 @@ class KernelSamples:
 
         For two equal kernels with nine samples each, the probability is 1 / C(18, 9) = 0.002 %.
         """
-        if not (self.mine and self.theirs):
-            return False
-        value = attrgetter("value")
-        return bool(min(map(value, self.mine)) > max(map(value, self.theirs)))
+        return self.share == 1.0
 
     @property
     def is_sure(self) -> bool:

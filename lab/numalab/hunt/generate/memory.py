@@ -5,7 +5,11 @@ from collections.abc import Mapping
 
 from numalab.hunt.generate.draw import Family, everywhere
 from numalab.hunt.load import Load, Part
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Node, Topology
+
+
+def _holders(machine: Topology) -> list[Node]:
+    return [node for node in machine.nodes if node.cpus and node.memory_mib]
 
 
 def memory(rng: random.Random, machine: Topology) -> Load | None:
@@ -36,7 +40,7 @@ def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
 
 def exchanged_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Two crowds whose memory lies where the other one starts: all want to move at once."""
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(holders) < 2:
         return None
     home, far = rng.sample(holders, 2)
@@ -55,7 +59,7 @@ def local_memory(rng: random.Random, machine: Topology) -> Load | None:
 
     Not one alone: of a process with one thread, pages that are local are left out of the scan.
     """
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(machine.nodes) < 2 or not holders:
         return None
     node = rng.choice(holders)
@@ -67,7 +71,7 @@ def local_memory(rng: random.Random, machine: Topology) -> Load | None:
 def bound_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Memory users on full nodes, some bound to one CPU: only a swap of tasks helps."""
     allowed = everywhere(machine)
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(holders) < 2 or len(allowed) < 3:
         return None
     home, far = rng.sample(holders, 2)
@@ -85,7 +89,7 @@ def kept_memory(rng: random.Random, machine: Topology) -> Load | None:
 
     There are CPUs enough for them on these nodes, or there is one too few.
     """
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(holders) < 2:
         return None
     allowed = everywhere(machine)
@@ -103,7 +107,7 @@ def kept_memory(rng: random.Random, machine: Topology) -> Load | None:
 
 def swapped_memory(rng: random.Random, machine: Topology) -> Load | None:
     """A memory user on each CPU of some nodes, whose memory stays: only swaps make it local."""
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(holders) < 2:
         return None
     nodes = rng.sample(holders, rng.randint(2, min(3, len(holders))))
@@ -123,7 +127,7 @@ def crowded_memory(rng: random.Random, machine: Topology) -> Load | None:
 
     NUMA balancing looks at all nodes then; a part of the memory is on one with idle CPUs.
     """
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(holders) < 3:
         return None
     full, second = rng.sample(holders, 2)
@@ -140,7 +144,7 @@ def crowded_memory(rng: random.Random, machine: Topology) -> Load | None:
 
 def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
     """Memory that is untouched for a while, and whose user then runs on another node."""
-    holders = [node for node in machine.nodes if node.cpus and node.memory_mib]
+    holders = _holders(machine)
     if len(holders) < 2:
         return None
     home, far = rng.sample(holders, 2)
