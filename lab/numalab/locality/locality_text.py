@@ -10,6 +10,7 @@ from numalab.locality.region_accesses import (
     ContendedLine,
     LineThread,
     RegionAccesses,
+    titled,
 )
 
 MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
@@ -69,9 +70,7 @@ def _region_lines(accesses: Locality) -> Iterator[str]:
 
 
 def _title(region: RegionAccesses) -> str:
-    name = region.name
-    if region.file and region.file not in name:
-        name = f"{name} ({region.file})"
+    name = titled(region.name, region.file)
     return name if len(name) < _WIDTH else f"{name[: _WIDTH - 4]}..."
 
 
@@ -116,7 +115,7 @@ def _contended_lines(accesses: Locality) -> Iterator[str]:
 
 
 def _contended(line: ContendedLine) -> str:
-    name = f"{line.name} ({line.file})" if line.file and line.file not in line.name else line.name
+    name = titled(line.name, line.file)
     return (
         f"line {line.address:#x}, {name}: {_SHARING[line.sharing]}; "
         f"{line.moves:,} moves between CPUs, {line.stalled_ms:,.1f} ms"

@@ -27,6 +27,11 @@ _UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
 _FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
 
 
+def titled(name: str, file: str) -> str:
+    """Return the name of a region or line with its file, unless it names that."""
+    return f"{name} ({file})" if file and file not in name else name
+
+
 @dataclass(frozen=True)
 class ThreadLines:
     """How many lines a thread fetched."""

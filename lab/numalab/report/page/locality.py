@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from numalab.analysis.findings import TaskMemory
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import RegionAccesses
+from numalab.locality.region_accesses import RegionAccesses, titled
 from numalab.report.page.page import data_uri, render_template
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import render_svg
@@ -60,6 +60,7 @@ def render_locality(words: Sequence[str], machine: Topology, accesses: Locality)
         "contended": places.contended,
         "more_lines": places.lines_in_all - len(places.contended),
         "notes": accesses.notes,
+        "titled": titled,
     }
     return render_template("locality.html", (), values)
 
@@ -73,9 +74,8 @@ def _row(name: str, of: TaskMemory | NodeAccesses) -> AccessRow:
 
 def _region(region: RegionAccesses) -> RegionRow:
     home = region.pages.index(max(region.pages)) if any(region.pages) else None
-    name = f"{region.name} ({region.file})" if region.file not in region.name else region.name
     row = AccessRow(
-        name if region.file else region.name, region.stalled_ms, None,
+        titled(region.name, region.file), region.stalled_ms, None,
         _share(region.local, region.lines), _cells(region.lines, home),
     )  # fmt: skip
     pages = ", ".join(f"{count} on node {node}" for node, count in enumerate(region.pages) if count)
