@@ -34,6 +34,7 @@ from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.units import counted
 
 ROUND = 4  # machines
+_LATE = 2 * ROUND  # from then on, or from half of the budget, other decisions alone are enough
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _KEPT = 8  # closest loads to vary
 _AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
@@ -157,7 +158,8 @@ class Hunter:
             return near
         properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
         if self.direction is not None:
-            self.direction.hunches = self.trends.hunches(properties)
+            of_calls = self.calls.hunches() if self.calls is not None else {}
+            self.direction.hunches = (self.trends.hunches(properties), of_calls)
         if self._is_over():
             return near
         groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)
@@ -170,7 +172,8 @@ class Hunter:
         if self._compares_calls and self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
         if self._compares_calls and self.calls is not None and not self._is_over():
-            self._confirm_calls(self.calls.strongest())
+            late = self.hunt.machines >= _LATE or self._minutes() > self.aim.seconds / 120
+            self._confirm_calls(self.calls.strongest(of_change=late))
         return near
 
     def _pursue_leftovers(self) -> None:

@@ -30,8 +30,9 @@ OF_BOOT: Mapping[str, str] = {
     " kernel",
     LEFT: "idle run queues hold nothing where those of the reference kernel hold nothing",
 }
-# A finding of CALLS is about one function, or one block of it.
-_CALLS_OF = re.compile(r"(?:more|less)-(?:calls-of-(\w+)|runs-of-(\w+\+0x[0-9a-f]+/0x[0-9a-f]+))")
+# A finding of CALLS is about one function, or one block or line of it.
+_BLOCK, _LINE = r"\w+\+0x[0-9a-f]+/0x[0-9a-f]+", r"\w+:[\w-]+(?:\.\d+)?"
+_CALLS_OF = re.compile(rf"(?:more|less)-(?:calls-of-(\w+)|runs-of-({_BLOCK}|{_LINE}))")
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,24 @@ def absolute_property_names() -> tuple[str, ...]:
 
 
 def function_of(name: str) -> str | None:
-    """Return the function or block that a property of CALLS is about; else None."""
+    """Return the function, block or line that a property of CALLS is about; else None."""
     match = _CALLS_OF.fullmatch(name)
     return (match[1] or match[2]) if match else None
 
 
 def is_block(name: str) -> bool:
-    """Whether it is the name of a block, FUNCTION+OFFSET/SIZE, not of a function."""
-    return "+" in name
+    """Whether it names a part of a function: a block FUNCTION+OFFSET/SIZE, a line FUNCTION:TEXT."""
+    return function_in(name) != name
+
+
+def is_line(name: str) -> bool:
+    """Whether it names a line, FUNCTION:TEXT."""
+    return ":" in name
+
+
+def function_in(name: str) -> str:
+    """Return the function of a block or line; a function's name as it is."""
+    return re.split(r"[+:]", name)[0]
 
 
 def is_property(name: str) -> bool:

@@ -244,15 +244,21 @@ def function_lines(text: str, number: int) -> range:
 
 def functions_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each function that a C file of the kernel defines."""
-    name, begun = "", list[str]()
-    for line in text.split("\n"):
+    for name, _, body in function_bodies(text):
+        yield name, "\n".join(body)
+
+
+def function_bodies(text: str) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """Yield the name, the first line's number (from 1), and the lines of each function."""
+    name, first, begun = "", 0, list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
         if not name and (match := _HEAD.match(line)) and not line.startswith("#"):
-            name, begun = match[1], []
+            name, first, begun = match[1], number, []
         if name:
             begun.append(line)
         if line.startswith("}"):
             if name:
-                yield name, "\n".join(begun)
+                yield name, first, begun
             name = ""
         elif name and line.startswith("#define"):
             name = ""

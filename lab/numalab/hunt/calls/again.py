@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from numalab.hunt.calls.trend import CallTrend, differences
+from numalab.hunt.calls.trend import CallTrend, differences, ignored_of
 from numalab.hunt.case import Case
 from numalab.hunt.compare.trend import trend_strength
 from numalab.hunt.confirm import FreshBoots
@@ -144,7 +144,9 @@ def _pairs(
 
 def _retrial(trend: CallTrend, seeds: int, boots: Sequence[Pairs]) -> Retrial:
     sign = 1 if trend.change == "more" else -1
-    along = [sign * differences(*np.array(pairs, np.float64).T) for pairs in boots if pairs]
+    ignored = np.array(ignored_of(trend.function))
+    sides = (np.array(pairs, np.float64).T for pairs in boots if pairs)
+    along = [sign * differences(mine, theirs, ignored) for mine, theirs in sides]
     loads = np.concatenate([*along, np.zeros(0)])
     # Over the root of the number of loads, so that boots of equal kernels spread equally.
     of_boots = np.array([np.sum(own) / math.sqrt(len(own)) for own in along], np.float64)

@@ -1,21 +1,30 @@
 """What boots of two kernels are compared in besides findings: calls, and words of run queues."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.blocks import shared_blocks
-from numalab.hunt.calls.functions import KernelFunctions, comparable, read_code, read_symbols
+from numalab.hunt.calls.functions import (
+    SOURCES,
+    KernelFunctions,
+    comparable,
+    read_code,
+    read_symbols,
+)
+from numalab.hunt.calls.lines import SharedLine, changed_names, lines_of, shared_lines
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.compare.leftovers import Leftovers
-from numalab.hunt.property import function_of
+from numalab.hunt.property import function_in, function_of, is_line
 from numalab.kernel.kernel_specs import without_last_series
 from numalab.kernel.patch_base import files_of
 from numalab.kernel.patch_series import find_series
 from numalab.progress import Progress, no_progress
-from numalab.reach.kernel_code_artifact import KernelCode
+from numalab.reach.kernel_code_artifact import KernelCode, kernel_code
+from numalab.reach.lines import LineCode
 from numalab.reach.model import Side
 from numalab.reach.prepare import PatchSide, changed_code
+from numalab.reach.source_text import functions_in
 from numalab.source.changes import line_changes
 
 _STRUCT_RQ = "kernel/sched/sched.h"
@@ -43,24 +52,38 @@ def plan_calls(
         codes.append(read_code(symbols, read))
         headers.append(read(_STRUCT_RQ))
     names = comparable(*codes)
-    after, before = _changed(bench, reference, on_progress)
-    places = _blocks(after, before, codes) if after and before else {}
+    changed = _changed(bench, reference, on_progress)
+    places = _blocks(changed, codes) if changed else {}
+    of_lines = changed.lines if changed else ()
     mine, theirs = (code.counted([*names, *places]) for code in codes)
     if not (names and mine.mark and theirs.mark):
         return None
-    members = after.run_queue if after else {}
+    mine = replace(mine, lines={line.name: line.mine for line in of_lines})
+    theirs = replace(theirs, lines={line.name: line.theirs for line in of_lines})
+    places |= {line.name: line.place for line in of_lines}
+    members = changed.after.run_queue if changed else {}
     left = Leftovers(members) if headers[0] == headers[1] else None
-    return CallTrends(mine.with_lines(lines), theirs, places), left
+    named = changed.functions if changed else frozenset[str]()
+    return CallTrends(mine.with_lines(lines), theirs, places, named), left
 
 
-def _changed(
-    bench: HuntBench, reference: HuntBench, on_progress: Progress
-) -> tuple[KernelCode | None, KernelCode | None]:
-    """Return the objects that the last series changes on both kernels; None beside others."""
+@dataclass(frozen=True)
+class _Changed:
+    """What a series changes: objects, with it and without, shared lines in them, and functions."""
+
+    after: KernelCode
+    before: KernelCode
+    lines: tuple[SharedLine, ...]
+    functions: frozenset[str]
+
+
+def _changed(bench: HuntBench, reference: HuntBench, on_progress: Progress) -> _Changed | None:
+    """Return what the last series changes; None if the reference kernel is another one."""
     base = without_last_series(bench.kernel)
     if base is None or base.name != reference.kernel.name:
-        return None, None
-    changes = line_changes([find_series(bench.kernel.series[-1])], files_of(base, on_progress))
+        return None
+    read = files_of(base, on_progress)
+    changes = line_changes([find_series(bench.kernel.series[-1])], read)
     sides: tuple[tuple[Side, HuntBench], ...] = (("patched", bench), ("baseline", reference))
     after, before = (
         changed_code(
@@ -68,17 +91,16 @@ def _changed(
         )
         for side, of in sides
     )
-    return after, before
+    lines = shared_lines(after, before, changes, read)
+    return _Changed(after, before, lines, changed_names(changes))
 
 
-def _blocks(
-    after: KernelCode, before: KernelCode, codes: Sequence[KernelFunctions]
-) -> Mapping[str, str]:
+def _blocks(changed: _Changed, codes: Sequence[KernelFunctions]) -> dict[str, str]:
     """Return the blocks of the changed objects that both kernels have, with their places."""
     mine, theirs = (code.sizes for code in codes)
     places = {}
-    for block, place in shared_blocks(after, before).items():
-        function = block.partition("+")[0]
+    for block, place in shared_blocks(changed.after, changed.before).items():
+        function = function_in(block)
         if function in mine and mine[function] == theirs.get(function):
             places[f"{block}/{mine[function]:#x}"] = place
     return places
@@ -87,7 +109,7 @@ def _blocks(
 def for_properties(bench: HuntBench, properties: Iterable[str]) -> HuntBench:
     """Return the bench whose boots judge these properties, those of calls of a function included.
 
-    Raises HostError if the kernel's symbols cannot be read.
+    Raises HostError if the kernel's symbols cannot be read, and what `kernel_code` raises.
     """
     functions = {name for prop in properties if (name := function_of(prop)) is not None}
     if not functions:
@@ -95,4 +117,22 @@ def for_properties(bench: HuntBench, properties: Iterable[str]) -> HuntBench:
     symbols = bench.builds.kernels[bench.kernel.name].symbols
     if symbols is None:
         return bench
-    return replace(bench, calls=read_symbols(symbols).counted(functions, judged=True))
+    names = functions - {name for name in functions if is_line(name)}
+    calls = read_symbols(symbols).counted(names, judged=True)
+    return replace(bench, calls=replace(calls, lines=_lines(bench, functions - names)))
+
+
+def _lines(bench: HuntBench, names: Collection[str]) -> Mapping[str, LineCode]:
+    """Return lines by name; those that the kernel does not have are left out."""
+    if not names:
+        return {}
+    functions = {function_in(name) for name in names}
+    read = files_of(bench.kernel, no_progress)
+    files = ((file, read(file)) for file in SOURCES)
+    texts = {
+        name: file.text
+        for name, file in files
+        if file is not None and functions & {own for own, _ in functions_in(file.text)}
+    }
+    code = kernel_code(bench.kernel, bench.builds.kernels[bench.kernel.name], sorted(texts))
+    return lines_of(code, texts, names)

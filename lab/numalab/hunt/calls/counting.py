@@ -37,7 +37,7 @@ def counting_calls(
         return
     make_dir(run_dir.path)
     path = counts_file(run_dir)
-    write_functions(path, functions.addresses, functions.mark)
+    write_functions(path, functions.all_addresses, functions.mark)
     program = calls_plugin(qemu_version(machine.emulator))
     counts = {"counts": str(path.absolute())}
     yield replace(machine, plugins=(*machine.plugins, Plugin(program, counts, mapped=path)))
@@ -56,16 +56,17 @@ def read_calls(
         counts = read_marks(counts_file(run_dir))
     except (OSError, ValueError) as error:
         raise HostError(f"cannot read the counts of calls: {error}") from None
-    calls = dict(_between_marks(counts, functions.names, marks(typed(events))["text"].to_list()))
+    calls = dict(_between_marks(counts, functions, marks(typed(events))["text"].to_list()))
     return ({}, tuple(call_findings(calls, functions))) if functions.judged else (calls, ())
 
 
 def _between_marks(
-    counts: Counts, names: Sequence[str], texts: Sequence[str]
+    counts: Counts, functions: CountedFunctions, texts: Sequence[str]
 ) -> Iterator[tuple[int, Mapping[str, int]]]:
-    """Yield each load that has both marks, and how often functions are called between them."""
+    """Yield each load that has both marks, and how often what is counted ran between them."""
     if len(texts) != len(counts):  # more marks than the plugin keeps, or some were lost
         return
+    addresses = functions.all_addresses
     places: dict[tuple[str, str], int] = {}
     for place, text in enumerate(texts):
         if mark := LOAD_MARK.fullmatch(text):
@@ -74,4 +75,4 @@ def _between_marks(
         end = places.get((load, "end"))
         if what == "begin" and end is not None:
             called = (counts[end] - counts[begin]).tolist()
-            yield int(load), {name: n for name, n in zip(names, called, strict=True) if n}
+            yield int(load), functions.counted(dict(zip(addresses, called, strict=True)))

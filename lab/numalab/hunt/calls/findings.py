@@ -23,7 +23,7 @@ def call_findings(
 ) -> Iterator[Finding]:
     """Yield the findings about each counted function in each load."""
     for load, counts in calls.items():
-        for name in functions.names:
+        for name in functions.all_names:
             quantity = quantity_of(name)
             for change in quantity.changes:
                 yield quantity.finding(load, counts.get(name, 0), change)

@@ -12,6 +12,7 @@ from pathlib import Path
 from numalab.artifact.digest import digest_of
 from numalab.errors import HostError
 from numalab.files import read_regular
+from numalab.reach.lines import LineCode, executions
 from numalab.reach.source_text import functions_in
 from numalab.source.plain_files import SourceFile
 from numalab.workload.elf_symbols import ElfSymbol, functions_of, symbols_of
@@ -42,6 +43,8 @@ _COUNTED: Mapping[str, _File] = {
     "mm/migrate.c": _File("migrate", "numa|misplaced"),
     "mm/memory.c": _File("memory", "numa|misplaced"),
 }
+# Lines of headers belong to the scheduler, too; no function of theirs is called.
+SOURCES = (*_COUNTED, "kernel/sched/sched.h", "kernel/sched/pelt.h", "kernel/sched/stats.h")
 _LINE = "changed line "
 _MARK = "tracing_mark_write"  # kernel/trace/trace.c
 _LARGEST = 64 << 20  # of a vmlinux that holds symbols only
@@ -52,13 +55,39 @@ Read = Callable[[str], SourceFile | None]
 class CountedFunctions:
     """Functions and blocks of one kernel, in the order of their addresses; what writes a mark.
 
-    A boot returns the counts. With `judged` it judges them instead, as properties of its loads.
+    `lines` are lines by name (`numalab.hunt.calls.lines`), which may have several addresses. A boot
+    returns the counts. With `judged` it judges them instead, as properties of its loads.
     """
 
     names: tuple[str, ...]
     addresses: tuple[int, ...]
     mark: int
     judged: bool = False
+    lines: Mapping[str, LineCode] = field(default_factory=dict)
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """The names of all that is counted."""
+        return (*self.names, *self.lines)
+
+    @property
+    def all_addresses(self) -> tuple[int, ...]:
+        """The addresses of all that is counted, in order, each once."""
+        of_lines = (
+            address
+            for line in self.lines.values()
+            for part in line.parts
+            for point in part
+            for address in point
+        )
+        return tuple(sorted({*self.addresses, *of_lines}))
+
+    def counted(self, executions_at: Mapping[int, int]) -> Mapping[str, int]:
+        """Return how often what is counted ran, by name, from the executions by address."""
+        both = zip(self.names, self.addresses, strict=True)
+        counts = {name: executions_at.get(address, 0) for name, address in both}
+        counts |= {name: executions(line, executions_at) for name, line in self.lines.items()}
+        return {name: count for name, count in counts.items() if count}
 
     def with_lines(self, addresses: Iterable[int]) -> "CountedFunctions":
         """Return them with changed lines, which this kernel alone has."""
@@ -72,7 +101,7 @@ class CountedFunctions:
     @property
     def key(self) -> str:
         """What a stored boot depends on beside the kernel."""
-        return f"calls {digest_of([self.names, self.judged])}"
+        return f"calls {digest_of([self.all_names, self.judged])}"
 
 
 @dataclass(frozen=True)

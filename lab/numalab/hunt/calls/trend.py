@@ -21,11 +21,13 @@ from numalab.hunt.compare.quantity import Change
 from numalab.hunt.compare.trend import ALL, trend_strength
 from numalab.hunt.finding import BootResult
 from numalab.hunt.kinds import load_traits, trend_kinds
-from numalab.hunt.property import is_block
+from numalab.hunt.property import function_in, is_block, is_line
 from numalab.hunt.suspects.suspect import Suspect
 
 _Floats = npt.NDArray[np.float64]
 _IGNORED, _MOST = 0.02, 1.0  # of the logarithm of a ratio: nothing, and enough
+# In changed functions the compiler may let a line share the code of another one.
+_IGNORED_LINE = 0.2
 _FEWEST = 8  # loads of a trend
 _STRENGTH = 3.5  # of the trend of a function that is tried
 # Of a trend to look for in other boots, more after each one. The other boots alone decide: a lower
@@ -73,6 +75,7 @@ class _Load:
     number: int
     mine: _Floats
     theirs: _Floats
+    ignored: _Floats
     kinds: frozenset[str]
 
     @property
@@ -83,7 +86,7 @@ class _Load:
 
     @property
     def differences(self) -> _Floats:
-        return differences(self.mine, self.theirs)
+        return differences(self.mine, self.theirs, self.ignored)
 
     def suspect(self, function: str, place: int, score: float, change: Change) -> Suspect:
         quantity = quantity_of(function)
@@ -94,11 +97,19 @@ class _Load:
         return Suspect(self.case, mine, theirs, score)
 
 
-def differences(mine: _Floats, theirs: _Floats) -> _Floats:
-    """Return how calls differ: logarithms of ratios, at most 1, so that no load decides alone."""
+def differences(mine: _Floats, theirs: _Floats, ignored: _Floats) -> _Floats:
+    """Return how calls differ: logarithms of ratios, at most 1, so that no load decides alone.
+
+    Those below `ignored` are 0.
+    """
     logs: _Floats = np.clip(np.log((mine + 1) / (theirs + 1)), -_MOST, _MOST)
-    logs[np.abs(logs) < _IGNORED] = 0.0
+    logs[np.abs(logs) < ignored] = 0.0
     return logs
+
+
+def ignored_of(name: str) -> float:
+    """Return the logarithm of a ratio that is nothing, of a function, block or line."""
+    return _IGNORED_LINE if is_line(name) else _IGNORED
 
 
 @dataclass
@@ -115,6 +126,11 @@ class _Sums:
         self.count += 1
 
     @property
+    def hunch(self) -> _Floats:
+        """The strength in either direction, with one unit added, so that few loads have one."""
+        return np.asarray(np.abs(self.total) / np.sqrt(1.0 + self.squares))
+
+    @property
     def strength(self) -> _Floats:
         """0 for too few loads."""
         if self.count < _FEWEST:
@@ -126,24 +142,28 @@ class _Sums:
 class CallTrends:
     """The calls of functions on both kernels: `mine` and `theirs` are what their boots count.
 
-    `places` are file and line of each block among them.
+    `places` are file and line of each block and line among them, `changed` the functions with a
+    changed line.
     """
 
     mine: CountedFunctions
     theirs: CountedFunctions
     places: Mapping[str, str] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
     _loads: list[_Load] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
     _tried: set[tuple[str, int]] = field(default_factory=set)
     _returned: list[str] = field(default_factory=list)
     _names: tuple[str, ...] = ()
+    _ignored: _Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         """Order the functions by name: their addresses differ between the kernels.
 
         What only one kernel has is not compared.
         """
-        self._names = tuple(sorted(self.theirs.names))
+        self._names = tuple(sorted(self.theirs.all_names))
+        self._ignored = np.array([ignored_of(name) for name in self._names], np.float64)
 
     def counted_on(self, bench: HuntBench, reference: HuntBench) -> tuple[HuntBench, HuntBench]:
         """Return the benches whose boots count the functions."""
@@ -154,7 +174,7 @@ class CallTrends:
         for number in sorted(mine.calls.keys() & theirs.calls.keys()):
             traits = load_traits(case.machine, case.loads[number]) | trend_kinds(case.machine)
             load = _Load(case, number, self._counts(mine, number), self._counts(theirs, number),
-                         traits)  # fmt: skip
+                         self._ignored, traits)  # fmt: skip
             self._loads.append(load)
             differ = load.differences
             for kind in (ALL, *load.kinds):
@@ -183,14 +203,29 @@ class CallTrends:
             groups.append(self._of_load(load, strengths))
         return groups
 
-    def strongest(self) -> CallTrend | None:
+    def hunches(self) -> Mapping[str, float]:
+        """Return for each kind how strongly lines of the changed functions differ, 0 for none."""
+        lines = [
+            place
+            for place, name in enumerate(self._names)
+            if is_line(name) and function_in(name) in self.changed
+        ]
+        if not lines:
+            return {}
+        return {kind: float(sums.hunch[lines].max()) for kind, sums in self._sums.items() if kind}
+
+    def strongest(self, *, of_change: bool = False) -> CallTrend | None:
         """Return the strongest trend of another function than before; None if it is not strong.
 
         Blocks belong to their function, whose blocks mostly differ together. Each one returned
-        raises what the next one needs: of many trends some are strong by chance.
+        raises what the next one needs: of many trends some are strong by chance. Lines of the
+        changed functions themselves count only with `of_change`.
         """
         least = _STRONG + _RAISED * len(self._returned)
-        tried = [name.partition("+")[0] in self._returned for name in self._names]
+        tried = [
+            function_in(name) in self._returned or (is_line(name) and not of_change)
+            for name in self._names
+        ]
         best: tuple[float, str, int] | None = None
         for kind, sums in sorted(self._sums.items()):
             values = np.abs(sums.strength)
@@ -200,7 +235,7 @@ class CallTrends:
                 best = float(values[place]), kind, place
         if best is None:
             return None
-        self._returned.append(self._names[best[2]].partition("+")[0])
+        self._returned.append(function_in(self._names[best[2]]))
         return self._trend(*best)
 
     def _trend(self, strength: float, kind: str, place: int) -> CallTrend:

@@ -42,7 +42,8 @@ class HuntDirection:
 
     `table` is what a boot counts, `bias` what the changed code reads. Cases depend on the seed, on
     the results that `take` received, in their order, and on `hunches`: how strongly loads of a
-    kind, or on a kind of machine, differ from the reference kernel's so far. Kinds that run the
+    kind, or on a kind of machine, differ from the reference kernel's so far, in what they do and in
+    lines of the changed functions. Kinds that run the
     changed code more often than others are drawn more often. Without `steers`, they
     are those of a hunt without direction; executions are counted all the same.
     """
@@ -51,7 +52,7 @@ class HuntDirection:
     bias: Bias
     steers: bool = True
     corpus: Corpus = field(default_factory=Corpus)
-    hunches: Mapping[str, float] = field(default_factory=dict)
+    hunches: Sequence[Mapping[str, float]] = ()
     relevance: Relevance = field(default_factory=Relevance)
     total: PatchReach | None = None
 
@@ -93,7 +94,8 @@ class HuntDirection:
 
     def _hunch(self, kinds: Collection[str]) -> float:
         """Return the weight of what is of these kinds by the strongest hunch, 1 to _HUNCH."""
-        strongest = max((self.hunches.get(kind, 0.0) for kind in kinds), default=0.0)
+        own = (hunches.get(kind, 0.0) for hunches in self.hunches for kind in kinds)
+        strongest = max(own, default=0.0)
         return float(min(_HUNCH, max(1.0, 4.0 ** (strongest - _LEAST_HUNCH))))
 
     def _weight(self, kinds: Collection[str]) -> float:

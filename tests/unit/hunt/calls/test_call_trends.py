@@ -11,6 +11,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
+from numalab.reach.lines import LineCode
 
 NAMES = tuple(f"function{n}" for n in range(40))
 LOADS = 24
@@ -142,3 +143,18 @@ def test_a_function_that_is_rarely_called_can_have_a_trend() -> None:
     trend = rare.strongest()
     assert trend is not None and trend.function == "function1"
     assert not rare.suspects(Counter()), "too few calls to judge one load"
+
+
+def test_lines_of_the_change_wait_until_what_follows_from_it_was_sought() -> None:
+    rng = random.Random(8)
+    line = "pick:return-cpu"
+    code = LineCode((((7,),),), (), ("pick",))
+    functions = CountedFunctions(NAMES, tuple(range(40)), 99, lines={line: code})
+    lines = CallTrends(functions, functions, {line: "kernel/sched/fair.c:9"}, frozenset({"pick"}))
+    for case in cases(4, rng):
+        lines.add(case, *boots_with(case, rng, {line: 300}, {line: 900}))
+    assert lines.strongest() is None
+    trend = lines.strongest(of_change=True)
+    assert trend is not None and trend.clearest.finding.prop == f"less-runs-of-{line}"
+    assert max(lines.hunches().values()) > 4
+    assert not replace(lines, changed=frozenset({"push"})).hunches()

@@ -1,5 +1,6 @@
 """The file between numalab and the plugin, and the calls in each load that follow from it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from numalab.hunt.calls.count_file import MOST_MARKS, read_marks, write_function
 from numalab.hunt.calls.counting import counts_file, read_calls
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.property import describe_property, function_of, is_property
+from numalab.reach.lines import LineCode
 from numalab.run_dir import RunDir
 
 NAMES = ("pick", "move", "stop")
@@ -64,8 +66,20 @@ def test_judged_calls_are_findings_in_both_directions(tmp_path: Path) -> None:
     block = "less-runs-of-pick+0x1f/0x60"
     assert function_of(block) == "pick+0x1f/0x60" and is_property(block)
     assert describe_property(block) == "pick+0x1f/0x60 runs as often as with the reference kernel"
+    line = "more-runs-of-pick:if-is_far-cpu.2"
+    assert function_of(line) == "pick:if-is_far-cpu.2" and is_property(line)
     assert not is_property("less-runs-of-pick") and not is_property(block.replace("runs", "calls"))
     assert function_of("more-switches") is None and not is_property("more-calls-of-")
+
+
+def test_a_line_runs_as_often_as_its_copies_together(tmp_path: Path) -> None:
+    copies = (((0x100,), (0x200,)), ((0x300,),))  # the first one has two points
+    lines = {"pick:return-cpu": LineCode(copies, (), ("pick",))}
+    calls, _ = read_calls(
+        counted(tmp_path, ROWS), replace(FUNCTIONS, lines=lines), recording(*MARKS)
+    )
+    assert calls[0] == {"pick": 7, "move": 3, "pick:return-cpu": 7}
+    assert calls[2] == {"pick": 1, "stop": 1, "pick:return-cpu": 2}
 
 
 def test_marks_that_do_not_match_the_recording_count_nothing(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_loads_that_run_changed_lines_are_drawn_more_often() -> None:
 def test_machines_and_loads_that_differ_are_drawn_more_often() -> None:
     def shares(hunches: dict[str, float]) -> tuple[float, float]:
         guide = direction()
-        guide.hunches = hunches
+        guide.hunches = (hunches,)
         cases = drawn(guide, 60, [COMMON])
         smt = sum(case.machine.packaging.threads > 1 for case in cases)
         loads = [load for case in cases for load in case.loads]
