@@ -27,7 +27,8 @@
  *                                         another group for the tasks; stop=1 and go=1: SIGSTOP, SIGCONT
  *
  * Every part may have policy=fair|batch|idle|fifo|rr|deadline, with priority= (fifo, rr), or runtime= and
- * period= in us, reclaim=1 (deadline), resets=1; slice= in us (fair, batch); group=NAME.
+ * period= and, if shorter, deadline= in us, reclaim=1 (deadline), resets=1; slice= in us (fair, batch);
+ * group=NAME.
  *
  * Tasks start bound to START; when all of them run they are allowed on CPUS, and the time begins. At
  * half of it, those with LATER are allowed on LATER instead. `threads=1` makes one process of
@@ -147,10 +148,12 @@ static struct attributes parse_attributes(char **words)
 		.nice = number(words, "nice", 0, -20, 19),
 		.priority = number(words, "priority", 0, 1, 98),
 		.runtime = number(words, "runtime", 0, 0, 10000000) * 1000,
-		.deadline = period,
+		.deadline = number(words, "deadline", 0, 0, 10000000) * 1000,
 		.period = period,
 	};
 
+	if (!attributes.deadline)
+		attributes.deadline = period;
 	if (attributes.policy != DEADLINE)
 		attributes.runtime = number(words, "slice", 0, 0, 100000) * 1000;
 	if (number(words, "resets", 0, 0, 1))

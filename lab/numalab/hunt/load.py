@@ -28,7 +28,8 @@ class Part:
     wakers, forkers and lockers do in turns; a forker has `burst` children, a waker `burst` wakees.
 
     Policies are those of sched(7): `priority` is of fifo and rr, `runtime_us` in each `period_us`
-    of deadline, `slice_us` of fair and batch (0: the kernel's).
+    of deadline, due within `deadline_us` (0: the period), `slice_us` of fair and batch (0: the
+    kernel's).
 
     Wakees are allowed on `wakee` (empty: as their waker) and woken over `over`. Children of
     forkers with `execs` execute a program. Hogs with `yields` yield each 200 us. Lockers of all
@@ -51,6 +52,7 @@ class Part:
     priority: int = 0
     runtime_us: int = 0
     period_us: int = 0
+    deadline_us: int = 0
     slice_us: int = 0
     run_us: int = 1000
     sleep_us: int = 1000

@@ -26,6 +26,7 @@ _MOST_TIMES = 200  # what the driver keeps
 # The words of the text, by the fields that they set.
 _WORDS: Mapping[str, str] = {
     "count": "n", "period_us": "period", "runtime_us": "runtime", "slice_us": "slice",
+    "deadline_us": "deadline",
     "run_us": "run", "sleep_us": "sleep", "quota_ms": "quota", "at_ms": "at", "off_ms": "off",
     "on_ms": "on", "before": "from", "after": "to", "execs": "exec", "yields": "yield",
     "every_ms": "every",

@@ -92,6 +92,11 @@ def _policy(rng: random.Random, part: Part, _machine: Topology) -> Part:
     return replace(part, policy=rng.choice(("fair", "batch", "idle")), priority=0)
 
 
+def _slice(rng: random.Random, part: Part, _machine: Topology) -> Part:
+    fair = part.policy in ("fair", "batch") and part.kind not in ("memory", "locker")
+    return replace(part, slice_us=rng.choice((0, 200, 1000, 20_000))) if fair else part
+
+
 def _waking(rng: random.Random, part: Part, machine: Topology) -> Part:
     cpus = everywhere(machine)
     if part.kind == "forker":
@@ -142,7 +147,7 @@ def _longer(_rng: random.Random, load: Load, _machine: Topology) -> Load:
 
 
 _OF_PARTS: tuple[Mutation, ...] = (
-    _count, _count, _turns, _nice, _mask, _mask, _start, _policy, _waking,
+    _count, _count, _turns, _nice, _mask, _mask, _start, _policy, _slice, _waking,
 )  # fmt: skip
 _OF_LOADS: tuple[Callable[[random.Random, Load, Topology], Load], ...] = (
     _unplug, _group, _longer, _changes,

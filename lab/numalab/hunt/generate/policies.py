@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import CHANNELS, Load, Part, Policy
+from numalab.hunt.load import CHANNELS, Load, Part, PartKind, Policy
 from numalab.topology.topology import Topology
 
 
@@ -123,6 +123,22 @@ def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1200, tuple(parts))
 
 
+def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
+    """Deadline tasks that need their runtime early in the period, and wake up after the deadline.
+
+    Until the period ends nothing is left for them (Documentation/scheduler/sched-deadline.rst).
+    """
+    allowed = everywhere(machine)
+    servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
+    runtime, due, period = rng.choice(servers)
+    count = rng.randint(1, max(1, 2 * len(allowed) // 3))
+    run, sleep = rng.choice(((runtime // 2, due), (runtime, 2 * due), (2 * runtime, due)))
+    part = Part("sleeper", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
+                deadline_us=due, run_us=run, sleep_us=sleep)  # fmt: skip
+    parts = (part, replace(part, kind="hog", count=1)) if rng.random() < 0.3 else (part,)
+    return Load(1000, (*parts, Part("hog", len(allowed), allowed)))
+
+
 def below_all(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks of policy idle on all CPUs: for whoever wakes up, these CPUs are as good as idle."""
     allowed = everywhere(machine)
@@ -153,6 +169,22 @@ def batches(rng: random.Random, machine: Topology) -> Load | None:
         Part("sleeper", max(1, len(allowed) // 2), allowed, run_us=500, sleep_us=1500,
              slice_us=rng.choice((0, 0, 300))),
         *([Part("hog", len(allowed), allowed)] if rng.random() < 0.5 else []),
+    )  # fmt: skip
+    return Load(1000, parts)
+
+
+def sliced(rng: random.Random, machine: Topology) -> Load | None:
+    """Sleepers or wakers whose slices are shorter than those of hogs beside them, or longer."""
+    allowed = everywhere(machine)
+    few = some_cpus(rng, allowed, rng.choice((1, 2, len(allowed))))
+    slices = ((0, 200), (0, 1000), (0, 20_000), (20_000, 0), (20_000, 500), (500, 0))
+    of_hogs, own = rng.choice(slices)
+    run = rng.choice((200, 1000, 3000))
+    kind: PartKind = rng.choice(("sleeper", "sleeper", "waker"))
+    parts = (
+        Part("hog", len(few) * rng.choice((1, 2)), few, slice_us=of_hogs),
+        Part(kind, rng.choice((1, len(few))), few, slice_us=own,
+             run_us=run, sleep_us=run * rng.choice((2, 5))),
     )  # fmt: skip
     return Load(1000, parts)
 
@@ -245,9 +277,11 @@ FAMILIES: Mapping[Family, float] = {
     real_time_hogs: 0.6,
     deadlines: 0.6,
     competing_deadlines: 0.8,
+    constrained_deadlines: 0.6,
     below_all: 0.8,
     batches: 0.6,
-    yielders: 0.3,
+    sliced: 0.8,
+    yielders: 0.4,
     masked_wakees: 1.6,
     fan_out: 0.8,
     executors: 0.7,

@@ -12,7 +12,7 @@ from numalab.topology.topology import Topology
 
 LEAST_MS = 600
 _AT_ONCE = 6  # loads of one boot
-_POLICY = ("policy", "priority", "runtime_us", "period_us")  # which go together
+_POLICY = ("policy", "priority", "runtime_us", "period_us", "deadline_us")  # which go together
 _MOST_PLAINER = 8  # standard machines tried in one step
 # Returns, for each load of each case, whether it violates the property.
 Violates = Callable[[Sequence[Case]], list[list[bool]]]
@@ -237,7 +237,7 @@ def _parts(part: Part, machine: Topology) -> Iterator[Part]:
         if field.name not in _POLICY and not isinstance(usual, tuple) and usual is not MISSING:
             yield _with(part, field.name, usual)
     if part.policy != "fair":
-        yield replace(part, policy="fair", priority=0, runtime_us=0, period_us=0)
+        yield replace(part, policy="fair", priority=0, runtime_us=0, period_us=0, deadline_us=0)
     yield from _masks(part, machine)
 
 
