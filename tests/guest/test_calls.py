@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from numalab.hunt.boot_case import HuntBench, boot_case, prepare_benches, record_case
+from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.calls.counting import read_calls
 from numalab.hunt.calls.functions import read_symbols
 from numalab.hunt.case import Case
@@ -44,6 +45,19 @@ def test_calls_are_those_that_the_kernel_traces(kernel: BuiltKernel, tmp_path: P
         switches = load.events("sched_switch").height
         assert calls[load.number]["schedule"] > switches / 4 > 0
     assert calls[loads[0].number][FUNCTION] > 0, "hogs start on one CPU, and leave it"
+
+
+def test_runs_of_a_line_are_those_that_the_kernel_traces(
+    kernel: BuiltKernel, tmp_path: Path
+) -> None:
+    case = Case(load_topology("ring-2"), LOADS)
+    line = "more-runs-of-set_task_cpu:trace_sched_migrate_task-p-new_cpu"
+    plain = bench_of(kernel)
+    counted = boot_case(case, for_properties(plain, [line]), 1)
+    for load in record_case(case, plain, 1, RunDir(tmp_path / "plain")):
+        finding = counted.of(line, load.number)
+        assert finding is not None
+        assert finding.measured == load.events(EVENT).height
 
 
 def test_run_queues_of_idle_cpus_hold_no_task(kernel: BuiltKernel) -> None:
