@@ -26,8 +26,8 @@ OF_BOOT: Mapping[str, str] = {
     DOMAINS: "sched domains and groups are as predicted, also after loads",
     SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
-    CALLS: "functions of the scheduler and blocks near a patch run as often as with the reference"
-    " kernel",
+    CALLS: "functions of the scheduler, and blocks and lines near a patch, run as often as with the"
+    " reference kernel",
     LEFT: "idle run queues hold nothing where those of the reference kernel hold nothing",
 }
 # A finding of CALLS is about one function, or one block or line of it.
