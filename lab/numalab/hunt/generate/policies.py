@@ -124,19 +124,24 @@ def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
-    """Deadline tasks that need their runtime early in the period, and wake up after the deadline.
+    """Deadline tasks that sleep before their runtime is used up, and wake up after the deadline.
 
-    Until the period ends nothing is left for them (Documentation/scheduler/sched-deadline.rst).
+    Until the period ends nothing is left for them (Documentation/scheduler/sched-deadline.rst). In
+    mode icount, CPUs that are busy together are slower by their number.
     """
     allowed = everywhere(machine)
     servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
     runtime, due, period = rng.choice(servers)
     count = rng.randint(1, max(1, 2 * len(allowed) // 3))
-    run, sleep = rng.choice(((runtime // 2, due), (runtime, 2 * due), (2 * runtime, due)))
-    part = Part("sleeper", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
-                deadline_us=due, run_us=run, sleep_us=sleep)  # fmt: skip
-    parts = (part, replace(part, kind="hog", count=1)) if rng.random() < 0.3 else (part,)
-    return Load(1000, (*parts, Part("hog", len(allowed), allowed)))
+    hogs = rng.randint(1, len(allowed))
+    busy = min(len(allowed), count + hogs)
+    parts = (
+        Part("sleeper", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
+             deadline_us=due, run_us=max(20, runtime // (3 * busy)),
+             sleep_us=rng.choice((due, 2 * due))),
+        Part("hog", hogs, allowed),
+    )  # fmt: skip
+    return Load(1000, parts)
 
 
 def below_all(rng: random.Random, machine: Topology) -> Load | None:
