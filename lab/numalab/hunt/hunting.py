@@ -34,7 +34,7 @@ from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.units import counted
 
 ROUND = 4  # machines
-_LATE = 2 * ROUND  # from then on, or from half of the budget, other decisions alone are enough
+_LATE = 2 * ROUND  # or half of the budget
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _KEPT = 8  # closest loads to vary
 _AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
@@ -154,16 +154,18 @@ class Hunter:
     def _screened(self, suspects: Sequence[Suspect]) -> list[Near]:
         """Confirm the clearest suspects of a round."""
         near: list[Near] = []
-        if self.reference is None or self.aim.survey:
+        if self.reference is None or self.aim.survey or self._is_over():
             return near
         properties = self.aim.properties - self._confirmed if self.aim.trends else frozenset[str]()
         if self.direction is not None:
             of_calls = self.calls.hunches() if self.calls is not None else {}
             self.direction.hunches = (self.trends.hunches(properties), of_calls)
-        if self._is_over():
-            return near
+        # What follows from a change says more than other decisions of its code, so these wait.
+        late = self.hunt.machines >= _LATE or self._minutes() > self.aim.seconds / 120
+        if late:
+            self._confirm_calls(of_change=True)
         groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)
-        if groups:
+        if groups and not self._is_over():
             screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
             self._note(screened.dropped, quiet=True)
             self._pursue_leftovers()
@@ -171,17 +173,18 @@ class Hunter:
         self._pursue_leftovers()
         if self._compares_calls and self.calls is not None and not self._is_over():
             self._pursue_all(self.calls.suspects(self.unconfirmed))
-        if self._compares_calls and self.calls is not None and not self._is_over():
-            late = self.hunt.machines >= _LATE or self._minutes() > self.aim.seconds / 120
-            self._confirm_calls(self.calls.strongest(of_change=late))
+        if not late:
+            self._confirm_calls(of_change=False)
         return near
 
     def _pursue_leftovers(self) -> None:
         if self._compares_leftovers and self.left is not None and not self._is_over():
             self._pursue_all([[word]] if (word := self.left.suspect()) is not None else [])
 
-    def _confirm_calls(self, trend: CallTrend | None) -> None:
-        """Look for a trend of calls with other seeds, and note it if they show it."""
+    def _confirm_calls(self, *, of_change: bool) -> None:
+        """Look for the strongest trend with other seeds, and note it if they show it."""
+        calls = self.calls if self._compares_calls and not self._is_over() else None
+        trend = calls.strongest(of_change=of_change) if calls is not None else None
         if trend is None:
             return
         mine, theirs = trend.clearest.finding, trend.clearest.theirs
@@ -378,11 +381,8 @@ class Hunter:
         shown = ", ".join(f"{name} {value}" for name, value in close)
         minutes = max(0.0, self.aim.seconds / 60 - self._minutes())
         left = f"; {minutes:.0f} min left" if self._has_budget() else ""
-        return (
-            f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')},"
-            f" {len(hunt.violations)} found;"
-            f" closest: {shown or 'none'}{left}"
-        )
+        size = f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')}"
+        return f"{size}, {len(hunt.violations)} found; closest: {shown or 'none'}{left}"
 
 
 def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:

@@ -416,7 +416,7 @@ class CalledFunctions:
         findings = (quantity_of(name).finding(0, 90, "more") for name in ("pull", "push"))
         return [[Suspect(self.case, finding, None, 4.0) for finding in findings]]
 
-    def strongest(self) -> None:
+    def strongest(self, *, of_change: bool) -> None:
         self.asked += 1
 
 
