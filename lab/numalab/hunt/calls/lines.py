@@ -142,7 +142,7 @@ def _old_numbers(change: FileChange) -> Mapping[int, int]:
 def _operations(codes: Iterable[Code]) -> Mapping[int, str]:
     """Return what each instruction does, by address."""
     instructions = (instruction for code in codes for instruction in code.instructions)
-    return {instruction.address: instruction.text.split()[0] for instruction in instructions}
+    return {instruction.address: instruction.text.partition(" ")[0] for instruction in instructions}
 
 
 def _shape(line: LineCode, operations: Mapping[int, str]) -> object:
