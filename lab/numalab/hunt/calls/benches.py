@@ -134,5 +134,7 @@ def _lines(bench: HuntBench, names: Collection[str]) -> Mapping[str, LineCode]:
         for name, file in files
         if file is not None and functions & {own for own, _ in functions_in(file.text)}
     }
+    if not texts:
+        return {}
     code = kernel_code(bench.kernel, bench.builds.kernels[bench.kernel.name], sorted(texts))
     return lines_of(code, texts, names)
