@@ -1,5 +1,6 @@
 """Store a confirmed violation: its case file, and a folder beside it that can be posted."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +48,8 @@ def store_case(
         scheduler=bench.scheduler.scheduler.spec if bench.scheduler is not None else None,
         watchdog_ms=bench.scheduler.watchdog_ms if bench.scheduler is not None else 0,
     )
-    file = folder / f"{violation.finding.prop.replace('/', '_')}-{violation.case.key()[:6]}.toml"
+    name = re.sub(r"[/:]", "_", violation.finding.prop)
+    file = folder / f"{name}-{violation.case.key()[:6]}.toml"
     write_text(file, text)
     shown = Shown(violation.case, violation.finding, violation.seeds)
     if bench.scheduler is None:

@@ -157,7 +157,7 @@ class LimitsTable(Document):
 class CaseTable(Document):
     """A case of `numalab hunt`: a property and the kernels that violate it."""
 
-    property: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+/-]*$", max_length=128)]
+    property: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+/:-]*$", max_length=128)]
     """The hunt property that the case violates."""
     value: float
     """Its value."""

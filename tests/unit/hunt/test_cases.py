@@ -129,6 +129,7 @@ def test_masks_follow_what_happens() -> None:
 PROPERTIES_OF_CASES = (
     *("reachability", "less-calls-of-__update_idle_core"),
     "more-runs-of-task_h_load+0x3e/0x110",
+    "less-runs-of-group_classify:return-group_overloaded.2",
 )
 
 
