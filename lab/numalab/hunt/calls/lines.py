@@ -10,24 +10,22 @@ group_classify:return-group_overloaded. Lines of a function that are alike are n
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from numalab.hunt.calls.functions import Read
 from numalab.hunt.property import function_in
 from numalab.reach.fingerprint import changed_functions
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import line_code
-from numalab.reach.lines import Code, LineCode
+from numalab.reach.lines import Code, LineCode, Place
 from numalab.reach.source_text import function_bodies
 from numalab.source.changes import FileChange
-from numalab.source.plain_files import SourceFile
 
 MOST_LINES = 2000
 _LONGEST = 48  # characters of a name's text
 _SCHEDULER = "kernel/sched/"
-Place = tuple[str, int]
-Read = Callable[[str], SourceFile | None]
 
 
 @dataclass(frozen=True)
