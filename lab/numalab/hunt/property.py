@@ -151,7 +151,7 @@ def function_of(name: str) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
-def is_block(name: str) -> bool:
+def is_part(name: str) -> bool:
     """Whether it names a part of a function: a block FUNCTION+OFFSET/SIZE, a line FUNCTION:TEXT."""
     return function_in(name) != name
 
@@ -175,7 +175,7 @@ def is_property(name: str) -> bool:
 def describe_property(name: str) -> str:
     """Return what holds of a property, in one sentence."""
     if function := function_of(name):
-        runs = f"{function} runs" if is_block(function) else f"{function}() is called"
+        runs = f"{function} runs" if is_part(function) else f"{function}() is called"
         return f"{runs} as often as with the reference kernel"
     if word := word_of(name):
         return f"{word} (struct rq) is 0 on idle CPUs, as with the reference kernel"

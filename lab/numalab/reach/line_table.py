@@ -81,9 +81,7 @@ class LineTable:
     def addresses(self) -> Iterator[int]:
         """The addresses of all instructions to count."""
         for line in self.lines:
-            for part in line.code.parts if line.code else ():
-                for point in part:
-                    yield from point
+            yield from line.code.addresses if line.code else ()
         yield from (function.address for function in self.functions)
         yield from (jump.address for jump in self.jumps)  # the plugin follows jumps of sites only
 

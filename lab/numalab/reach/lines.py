@@ -10,7 +10,7 @@ of functions that are inlined at the line, but for moves, which gcc may put befo
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numalab.reach.listing import Instruction, Row, StaticJump
@@ -46,6 +46,11 @@ class LineCode:
     parts: tuple[tuple[tuple[int, ...], ...], ...]
     jumps: tuple[Jump, ...]
     functions: tuple[str, ...]
+
+    @property
+    def addresses(self) -> Iterator[int]:
+        """The addresses of all points."""
+        return (address for part in self.parts for point in part for address in point)
 
 
 @dataclass

@@ -91,8 +91,9 @@ def _changed(bench: HuntBench, reference: HuntBench, on_progress: Progress) -> _
         )
         for side, of in sides
     )
-    lines = shared_lines(after, before, changes, read)
-    return _Changed(after, before, lines, changed_names(changes))
+    functions = changed_names(changes)
+    lines = shared_lines(after, before, changes, read, functions)
+    return _Changed(after, before, lines, functions)
 
 
 def _blocks(changed: _Changed, codes: Sequence[KernelFunctions]) -> dict[str, str]:

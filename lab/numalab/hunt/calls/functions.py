@@ -73,13 +73,7 @@ class CountedFunctions:
     @property
     def all_addresses(self) -> tuple[int, ...]:
         """The addresses of all that is counted, in order, each once."""
-        of_lines = (
-            address
-            for line in self.lines.values()
-            for part in line.parts
-            for point in part
-            for address in point
-        )
+        of_lines = (address for line in self.lines.values() for address in line.addresses)
         return tuple(sorted({*self.addresses, *of_lines}))
 
     def counted(self, executions_at: Mapping[int, int]) -> Mapping[str, int]:

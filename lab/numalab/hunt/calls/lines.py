@@ -10,7 +10,7 @@ group_classify:return-group_overloaded. Lines of a function that are alike are n
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -39,12 +39,16 @@ class SharedLine:
 
 
 def shared_lines(
-    mine: KernelCode, theirs: KernelCode, changes: Sequence[FileChange], read: Read
+    mine: KernelCode,
+    theirs: KernelCode,
+    changes: Sequence[FileChange],
+    read: Read,
+    first: Collection[str] = (),
 ) -> tuple[SharedLine, ...]:
     """Return unchanged lines in functions whose code differs, with code of the same shape.
 
-    At most MOST_LINES, those of the functions that the patch names first. `changes` are those of
-    the patch; `read` returns other files, which both kernels share.
+    At most MOST_LINES, those of the functions `first` before others. `changes` are those of the
+    patch; `read` returns other files, which both kernels share.
     """
     texts = {change.new: (change.after, change.before) for change in changes if change.new}
     old = {change.new: _old_numbers(change) for change in changes if change.new}
@@ -67,8 +71,7 @@ def shared_lines(
                 continue
             if _shape(codes[0], operations[0]) == _shape(codes[1], operations[1]):
                 lines.append(SharedLine(name, f"{file}:{number}", codes[0], codes[1]))
-    named = changed_names(changes)
-    lines.sort(key=lambda line: function_in(line.name) not in named)
+    lines.sort(key=lambda line: function_in(line.name) not in first)
     return _unambiguous(lines[:MOST_LINES])
 
 

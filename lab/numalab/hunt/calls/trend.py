@@ -21,7 +21,7 @@ from numalab.hunt.compare.quantity import Change
 from numalab.hunt.compare.trend import ALL, trend_strength
 from numalab.hunt.finding import BootResult
 from numalab.hunt.kinds import load_traits, trend_kinds
-from numalab.hunt.property import function_in, is_block, is_line
+from numalab.hunt.property import function_in, is_line, is_part
 from numalab.hunt.suspects.suspect import Suspect
 
 _Floats = npt.NDArray[np.float64]
@@ -192,7 +192,7 @@ class CallTrends:
         """
         worn = np.array(
             [
-                np.inf if is_block(name) else 1 + _WORN * self._failures(name, failed)
+                np.inf if is_part(name) else 1 + _WORN * self._failures(name, failed)
                 for name in self._names
             ]
         )

@@ -13,7 +13,7 @@ from numalab.hunt.load_text import render_load
 from numalab.hunt.posting.attempt import Attempt
 from numalab.hunt.posting.program import PROGRAM, describe_machine
 from numalab.hunt.posting.script import SCRIPT
-from numalab.hunt.property import function_in, function_of, is_block
+from numalab.hunt.property import function_in, function_of, is_part
 
 WIDTH = 72
 MOST_LINES = 60
@@ -91,7 +91,7 @@ def _subject(report: Report) -> str:
         return f"{word} is not 0 after all tasks have ended{where}"
     change, _, quantity = report.prop.partition("-")
     if name := function_of(report.prop):
-        parts = "a part of " if is_block(name) else ""
+        parts = "a part of " if is_part(name) else ""
         return f"{parts}{function_in(name)}() runs {change} often than before" + where
     if change in ("more", "less"):  # a differential property
         return f"{quantity.replace('-', ' ')}: {change} than before" + where
