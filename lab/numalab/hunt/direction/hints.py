@@ -70,9 +70,9 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"(^|_)dl(_|$)|^deadline\.c|^cpudeadline|^cpudl", loads={"deadline tasks": 4}),
     Hint(r"place_entity|vlag|(^|_)lag", loads={"sleeper": 3, "waker": 2}),
     Hint(r"nice|(^|_)weight|vruntime|slice|vlag|vdeadline|prio_to", loads={"nice levels": 4}),
-    Hint(r"(^|_|min)slice|protect|preempt_short|deadline", loads={"slices of their own": 5}),
+    Hint(r"(^|_|min)slice|protect|preempt_short|^v?deadline$", loads={"slices of their own": 5}),
     Hint(r"yield|skip_buddy|forfeit", loads={"hogs that yield": 6}),
-    Hint(r"exec", loads={"children that execute a program": 5}),
+    Hint(r"sched_exec|execve|(^|_)EXEC(_|$)", loads={"children that execute a program": 5}),
     Hint(r"reset_on_fork|sched_fork", loads={"children that do not inherit": 4}),
     Hint(r"newidle|nohz|idle_balance|next_balance|avg_idle", loads={"sleeper": 3}),
 )  # fmt: skip

@@ -63,6 +63,14 @@ def test_names_of_changed_functions_and_files_have_more_than_the_full_weight() -
     }
     deadline = bias_of([replace(change("1"), new="kernel/sched/deadline.c")]).loads
     assert deadline["deadline tasks"] > 4
+    assert "slices of their own" not in deadline
+
+
+def test_the_time_that_a_task_ran_is_no_program_that_it_executes() -> None:
+    executes = "children that execute a program"
+    assert executes not in bias_of([change("se->sum_exec_runtime > se->exec_start")]).loads
+    assert bias_of([change("sched_exec()")]).loads[executes] == 5
+    assert bias_of([change("wake_flags & WF_EXEC")]).loads[executes] == 5
 
 
 def test_callers_of_a_changed_function_count_through_another_function() -> None:
