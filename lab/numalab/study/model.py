@@ -37,7 +37,7 @@ class Variant(Document):
     """One value on the axis that is compared."""
 
     kernel: NameOrPath
-    """A name from `numalab kernel list`, or the path of a built kernel."""
+    """A name from `numalab kernel list`, or a source."""
     tunables: dict[str, str | int] = Field(default_factory=dict)
     """Files below /proc/sys or /sys, and the value written to each before the command."""
     # Not stored when unset: the digest of older results stays the same.
