@@ -9,8 +9,8 @@
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
  * at begin, half and end, the CPU and the CPU
- * time of each process, its utilization and preferred node, the turns of lockers and their longest wait
- * for the lock, and where the memory of each task lies at the end. As process 1 of a guest it
+ * time of each process, its utilization, preferred node and account, the turns of lockers and their
+ * longest wait for the lock, and where the memory of each task lies at the end. As process 1 of a guest it
  * reads LOADS from /loads, and powers off. Work is counted in turns of a loop (shared.h), one for each us.
  */
 #define _GNU_SOURCE
@@ -724,9 +724,22 @@ static long field_of(const char *text, const char *name)
 	return field ? atol(field + 1) : -1;
 }
 
+/* /proc/PID/schedstat: ns on a CPU and ns in run queues (Documentation/scheduler/sched-stats.rst). */
+static void tell_account(int load, pid_t pid, long switches, long migrations)
+{
+	unsigned long long ran, waited;
+	char path[32], text[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+	if (get(path, text, sizeof(text)) && sscanf(text, "%llu %llu", &ran, &waited) == 2)
+		printf("load %d pid %d ran_ns %llu waited_ns %llu switches %ld migrations %ld\n", load, pid, ran,
+		       waited, switches, migrations);
+}
+
 /*
  * What the kernel takes for the utilization of each process, and the node that NUMA balancing prefers
- * for it. Of a task that is stopped the utilization is that of the moment at which it stopped.
+ * for it; and its account. Of a task that is stopped the utilization is that of the moment at which it
+ * stopped.
  */
 static void tell_task_states(int load)
 {
@@ -746,6 +759,7 @@ static void tell_task_states(int load)
 			continue;
 		printf("load %d pid %d utilization %ld preferred %ld\n", load, pids[i],
 		       field_of(text, "se.avg.util_avg"), field_of(text, "numa_preferred_nid"));
+		tell_account(load, pids[i], field_of(text, "nr_switches"), field_of(text, "se.nr_migrations"));
 	}
 	for (int i = 0; i < pid_count; i++)
 		kill(pids[i], SIGCONT);

@@ -24,7 +24,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.compare.facts import differing_levels, facts_of_guest, with_facts
 from numalab.hunt.compare.memory_look import MemoryLook, look_into
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.load_text import render_loads
+from numalab.hunt.load_text import loads_not_started, render_loads
 from numalab.hunt.property import (
     DOMAINS,
     DRIVER,
@@ -34,7 +34,7 @@ from numalab.hunt.property import (
     judge_load,
     property_names,
 )
-from numalab.hunt.recording import LoadRecording, loads_not_started, read_loads
+from numalab.hunt.recording import LoadRecording, read_loads
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.memory import HeldMemory

@@ -1,11 +1,12 @@
-"""The text of loads, as `workloads/hunt/hunt.c` reads it.
+"""What `workloads/hunt/hunt.c` reads, the text of loads, and what it prints about each.
 
 A load is `time ms=1000;hog n=3 start=0 cpus=0-3`; loads are separated by `|`.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from numalab.cpulist import format_cpulist, parse_cpulist
@@ -31,6 +32,19 @@ _WORDS: Mapping[str, str] = {
     "on_ms": "on", "before": "from", "after": "to", "execs": "exec", "yields": "yield",
     "every_ms": "every",
 }  # fmt: skip
+_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
+_PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
+_LOCK = re.compile(
+    r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
+)
+_TASK_STATE = re.compile(
+    r"load (\d{1,3}) pid (\d{1,9}) utilization (-1|\d{1,6}) preferred (-1|\d{1,3})"
+)
+_ACCOUNT = re.compile(
+    r"load (\d{1,3}) pid (\d{1,9}) ran_ns (\d{1,18}) waited_ns (\d{1,18}) switches (\d{1,12})"
+    r" migrations (\d{1,12})"
+)
+_NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 _Entry = Part | Hotplug | CpusetChange | Cgroup | LoadChange
 _ENTRIES: Mapping[str, type[_Entry]] = {
     "hotplug": Hotplug,
@@ -60,10 +74,10 @@ def render_loads(loads: Iterable[Load]) -> str:
 
 def _render(word: str, entry: _Entry, skipped: str = "") -> str:
     words = [word]
-    for field in fields(entry):
-        value = getattr(entry, field.name)
-        name = _WORDS.get(field.name, field.name)
-        if field.name == skipped or (value == field.default and name != "n"):
+    for member in fields(entry):
+        value = getattr(entry, member.name)
+        name = _WORDS.get(member.name, member.name)
+        if member.name == skipped or (value == member.default and name != "n"):
             continue
         text = format_cpulist(value) if isinstance(value, tuple) else str(value)
         words.append(f"{name}={int(value) if isinstance(value, bool) else text}")
@@ -146,14 +160,14 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
     if kind and "fifo" in values:
         values = {**values, "policy": "fifo", "priority": values["fifo"]}
         del values["fifo"]
-    fields_of = {_WORDS.get(field.name, field.name): field for field in fields(entry)}
-    fields_of.pop("kind", None)
-    if unknown := values.keys() - fields_of.keys():
+    members = {_WORDS.get(member.name, member.name): member for member in fields(entry)}
+    members.pop("kind", None)
+    if unknown := values.keys() - members.keys():
         raise ValueError(f"{word} has no {min(unknown)}=")
     arguments: dict[str, Any] = {"kind": kind, "count": 1} if kind else {}
-    for name, field in fields_of.items():
+    for name, member in members.items():
         if name in values:
-            arguments[field.name] = _value(field.name, values[name])
+            arguments[member.name] = _value(member.name, values[name])
         elif name in _REQUIRED and not (name == "cpus" and entry is not Part):
             raise ValueError(f"{piece!r} lacks {name}=")
     return entry(**arguments)
@@ -177,3 +191,84 @@ def _value(field: str, text: str) -> object:
             raise ValueError(f"{field}={text} (valid: {', '.join(choices)})")
         return text
     return text if field in ("group", "name", "parent", "into") else int(text)
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What the kernel takes for a task's utilization, in 1024ths of a CPU, and its preferred node.
+
+    Of NUMA balancing; -1 for what is not known, or for no node.
+    """
+
+    utilization: int
+    preferred_node: int
+
+
+@dataclass(frozen=True)
+class TaskAccount:
+    """What the kernel's account of a task says since its fork: how long it ran and waited in run
+    queues, how often it left a CPU, and how often it changed CPUs."""
+
+    ran_ns: int
+    waited_ns: int
+    switches: int
+    migrations: int
+
+
+@dataclass(frozen=True)
+class LockTurns:
+    """How often a locker had the lock, and its longest wait for it."""
+
+    turns: int
+    worst_us: int
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the driver printed about a load.
+
+    `counters[when][name]` and `pages[part, task][node]`; `locks[part, task]`; by process
+    `task_states` and `accounts`, when all tasks had been stopped.
+    """
+
+    counters: Mapping[str, dict[str, int]] = field(default_factory=dict)
+    pages: Mapping[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
+    task_states: Mapping[int, TaskState] = field(default_factory=dict)
+    accounts: Mapping[int, TaskAccount] = field(default_factory=dict)
+
+
+def parse_output(text: str) -> Mapping[int, Printed]:
+    """Return what the driver printed about each load; lines of another form are left out."""
+    counters: defaultdict[int, dict[str, dict[str, int]]] = defaultdict(dict)
+    pages: defaultdict[int, dict[tuple[int, int], dict[int, int]]] = defaultdict(dict)
+    locks: defaultdict[int, dict[tuple[int, int], LockTurns]] = defaultdict(dict)
+    task_states: defaultdict[int, dict[int, TaskState]] = defaultdict(dict)
+    accounts: defaultdict[int, dict[int, TaskAccount]] = defaultdict(dict)
+    for line in text.splitlines():
+        if match := _COUNTER.fullmatch(line):
+            number, when, name, value = match.groups()
+            counters[int(number)].setdefault(when, {})[name] = int(value)
+        elif match := _PAGES.fullmatch(line):
+            load, part, task, node, count = map(int, match.groups())
+            pages[load].setdefault((part, task), {})[node] = count
+        elif match := _LOCK.fullmatch(line):
+            load, part, task, *turns = map(int, match.groups())
+            locks[load][part, task] = LockTurns(*turns)
+        elif match := _TASK_STATE.fullmatch(line):
+            load, pid, *state = map(int, match.groups())
+            task_states[load][pid] = TaskState(*state)
+        elif match := _ACCOUNT.fullmatch(line):
+            load, pid, *account = map(int, match.groups())
+            accounts[load][pid] = TaskAccount(*account)
+    loads = {*counters, *pages, *locks, *task_states, *accounts}
+    return {
+        load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load])
+        for load in loads
+    }
+
+
+def loads_not_started(stdout: str) -> dict[int, int]:
+    """Return the loads that did not start, with the first part whose tasks do not."""
+    matches = map(_NOT_STARTED.fullmatch, stdout.splitlines())
+    return {int(match[1]): int(match[2]) for match in matches if match}

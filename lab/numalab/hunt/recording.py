@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from numalab.hunt.load import Cpus, Load, part_of_task
+from numalab.hunt.load_text import Printed, parse_output
 from numalab.recording.events import typed
 from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording
@@ -25,20 +26,6 @@ MS = 1_000_000
 GRACE_MS = 150
 # How long tasks that all start in one place may take to spread, until their state is steady.
 SETTLED = 0.5  # of the load's time
-_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
-_PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
-_LOCK = re.compile(
-    r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
-)
-_TASK_STATE = re.compile(
-    r"load (\d{1,3}) pid (\d{1,9}) utilization (-1|\d{1,6}) preferred (-1|\d{1,3})"
-)
-# By load; then by when and name, or by part and task, and node.
-_Counters = dict[int, dict[str, dict[str, int]]]
-_Pages = dict[int, dict[tuple[int, int], dict[int, int]]]
-_Locks = dict[int, dict[tuple[int, int], "LockTurns"]]
-_TaskStates = dict[int, dict[int, "TaskState"]]  # by load and process
-_NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 LOAD_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|stopped|over|event)")
 
 
@@ -62,43 +49,20 @@ class Crew:
     name: str
 
 
-@dataclass(frozen=True)
-class TaskState:
-    """What the kernel takes for a task's utilization, in 1024ths of a CPU, and its preferred node.
-
-    Of NUMA balancing; -1 for what is not known, or for no node.
-    """
-
-    utilization: int
-    preferred_node: int
-
-
-@dataclass(frozen=True)
-class LockTurns:
-    """How often a locker had the lock, and its longest wait for it."""
-
-    turns: int
-    worst_us: int
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoadRecording(Recording):
     """The recording of one load, between its marks; all times in ns of the trace clock.
 
-    `table` reaches beyond the window on both sides. `done` are the times at which the driver had
-    made each change, and was at half of the time, in order: on a busy machine it may be late.
-    `counters[when][name]`, `pages[part, task][node]`, `locks[part, task]` and `task_states[pid]`,
-    when all tasks had been stopped (`stopped_ns`), are what the driver printed. With `far_costs`
-    far memory takes longer than near memory.
+    `table` reaches beyond the window on both sides, from before the forks of its tasks on. `done`
+    are the times at which the driver had made each change, and was at half of the time, in order:
+    on a busy machine it may be late. It had stopped all tasks at `stopped_ns`. With `far_costs` far
+    memory takes longer than near memory.
     """
 
     topology: Topology
     number: int
     load: Load
-    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    pages: Mapping[tuple[int, int], Mapping[int, int]] = field(default_factory=dict)
-    locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
-    task_states: Mapping[int, TaskState] = field(default_factory=dict)
+    printed: Printed = field(default_factory=Printed)
     stopped_ns: int = 0
     done: tuple[int, ...] = ()
     far_costs: bool = False
@@ -324,6 +288,7 @@ def read_loads(
     lacks a mark, or during which events were lost, is left out.
     """
     table = typed(events).collect()
+    printed = parse_output(stdout)
     times: dict[tuple[int, str], int] = {}
     done: defaultdict[int, list[int]] = defaultdict(list)
     for time_ns, text in marks(table).iter_rows():
@@ -332,7 +297,6 @@ def read_loads(
             if mark[2] in ("event", "half"):
                 done[int(mark[1])].append(int(time_ns))
     lost = gaps(table)
-    counters, pages, locks, task_states = _printed(stdout)
     complete, since = [], 0
     for number, load in enumerate(loads):
         begin, end = times.get((number, "begin")), times.get((number, "end"))
@@ -354,10 +318,7 @@ def read_loads(
                 topology=machine,
                 number=number,
                 load=load,
-                counters=counters.get(number, {}),
-                pages=pages.get(number, {}),
-                locks=locks.get(number, {}),
-                task_states=task_states.get(number, {}),
+                printed=printed.get(number, Printed()),
                 stopped_ns=stopped,
                 done=tuple(done[number]),
                 far_costs=far_costs,
@@ -365,31 +326,3 @@ def read_loads(
             )
         )
     return tuple(complete)
-
-
-def loads_not_started(stdout: str) -> dict[int, int]:
-    """Return the loads that did not start, with the first part whose tasks do not."""
-    matches = map(_NOT_STARTED.fullmatch, stdout.splitlines())
-    return {int(match[1]): int(match[2]) for match in matches if match}
-
-
-def _printed(text: str) -> tuple[_Counters, _Pages, _Locks, _TaskStates]:
-    counters: _Counters = {}
-    pages: _Pages = {}
-    locks: _Locks = {}
-    task_states: _TaskStates = {}
-    for line in text.splitlines():
-        if match := _COUNTER.fullmatch(line):
-            counters.setdefault(int(match[1]), {}).setdefault(match[2], {})[match[3]] = int(
-                match[4]
-            )
-        elif match := _PAGES.fullmatch(line):
-            load, part, task, node, count = map(int, match.groups())
-            pages.setdefault(load, {}).setdefault((part, task), {})[node] = count
-        elif match := _LOCK.fullmatch(line):
-            load, part, task, turns, worst = map(int, match.groups())
-            locks.setdefault(load, {})[part, task] = LockTurns(turns, worst)
-        elif match := _TASK_STATE.fullmatch(line):
-            load, pid, utilization, node = map(int, match.groups())
-            task_states.setdefault(load, {})[pid] = TaskState(utilization, node)
-    return counters, pages, locks, task_states

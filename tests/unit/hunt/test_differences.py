@@ -7,6 +7,7 @@ import pytest
 from numalab.errors import UserError
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.compare.quantity import Quantity, register_difference
+from numalab.hunt.load_text import Printed
 from numalab.hunt.property import (
     PROPERTIES,
     absolute_property_names,
@@ -35,7 +36,7 @@ def hogs() -> LoadRecording:
 def with_counters(run: LoadRecording, **grown: int) -> LoadRecording:
     began = dict.fromkeys(grown, 100)
     ended = {name: 100 + more for name, more in grown.items()}
-    return replace(run, counters={"begin": began, "end": ended})
+    return replace(run, printed=Printed(counters={"begin": began, "end": ended}))
 
 
 def test_time_and_cpus(hogs: LoadRecording) -> None:
@@ -47,7 +48,7 @@ def test_time_and_cpus(hogs: LoadRecording) -> None:
 
 
 def test_settings_that_the_kernel_refuses_are_counted(hogs: LoadRecording) -> None:
-    run = replace(hogs, counters={"begin": {"refused": 0}, "end": {"refused": 2}})
+    run = replace(hogs, printed=Printed(counters={"begin": {"refused": 0}, "end": {"refused": 2}}))
     assert text_of(run, "more-refused-settings") == "refused-settings: 2 calls"
     assert judge_load(hogs, {"more-refused-settings"}) == ((), {}), "an older driver"
 

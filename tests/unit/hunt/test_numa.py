@@ -5,6 +5,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from numalab.hunt.load_text import Printed
 from numalab.hunt.properties.numa import (
     convergence,
     moves,
@@ -26,7 +27,7 @@ ROWS: list[Row] = [
 
 
 def with_pages(run: LoadRecording, pages: dict[tuple[int, int], dict[int, int]]) -> LoadRecording:
-    return replace(run, pages=pages)
+    return replace(run, printed=Printed(pages=pages))
 
 
 def test_what_is_far_is_weighed_by_time_and_pages() -> None:
@@ -57,10 +58,10 @@ def test_rates_are_of_the_later_half_by_second_and_user() -> None:
         "half": {"numa_hint_faults": 1000, "numa_pages_migrated": 70},
         "end": {"numa_hint_faults": 1300, "numa_pages_migrated": 70},
     }
-    run = replace(recording(LOAD, ROWS), counters=counters)
+    run = replace(recording(LOAD, ROWS), printed=Printed(counters=counters))
     assert [storm.value for storm in storms(run)] == [300 / 2 / 0.5]
     assert [storm.value for storm in page_moves(run)] == [0.0]
-    assert not list(storms(replace(run, counters={"half": {}})))
+    assert not list(storms(replace(run, printed=Printed(counters={"half": {}}))))
 
 
 def test_moves_are_those_of_the_settled_time() -> None:
@@ -94,12 +95,12 @@ TOUCHED = {
 
 
 def test_throughput_is_that_of_tasks_that_may_go_anywhere_beside_bound_ones() -> None:
-    run = replace(recording(FREED, ROWS), counters=TOUCHED, far_costs=True)
+    run = replace(recording(FREED, ROWS), printed=Printed(counters=TOUCHED), far_costs=True)
     (result,) = throughput(run)
     assert result.value == 2.0, "300 pages bound, 150 free"
     assert result.suspected
     stopped = {**TOUCHED, "end": TOUCHED["half"]}
-    (worst,) = throughput(replace(run, counters=stopped))
+    (worst,) = throughput(replace(run, printed=Printed(counters=stopped)))
     assert worst.violated
 
 
@@ -114,14 +115,16 @@ def test_throughput_is_that_of_tasks_that_may_go_anywhere_beside_bound_ones() ->
     ],
 )
 def test_throughput_is_asked_of_memory_users_that_each_had_a_cpu(load: str) -> None:
-    run = replace(recording(load, ROWS), counters=TOUCHED, far_costs=True)
+    run = replace(recording(load, ROWS), printed=Printed(counters=TOUCHED), far_costs=True)
     assert not list(throughput(run))
 
 
 def test_throughput_says_nothing_where_far_memory_costs_nothing() -> None:
-    assert not list(throughput(replace(recording(FREED, ROWS), counters=TOUCHED)))
+    assert not list(throughput(replace(recording(FREED, ROWS), printed=Printed(counters=TOUCHED))))
 
 
 def test_throughput_needs_all_three_counts() -> None:
-    run = replace(recording(FREED, ROWS), counters={"half": {}, "end": {}}, far_costs=True)
+    run = replace(
+        recording(FREED, ROWS), printed=Printed(counters={"half": {}, "end": {}}), far_costs=True
+    )
     assert not list(throughput(run))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from numalab.hunt.load_text import LockTurns, Printed
 from numalab.hunt.properties.balance import affinity
 from numalab.hunt.properties.policies import (
     deadline,
@@ -13,7 +14,6 @@ from numalab.hunt.properties.policies import (
     starvation,
     tardiness,
 )
-from numalab.hunt.recording import LockTurns
 from unit.hunt.recordings import Row, recording
 
 RANKED = "time ms=1000;sleeper n=1 cpus=0-1 policy=fifo priority=50;hog n=2 cpus=0-3"
@@ -128,7 +128,7 @@ def test_the_lockers_of_the_highest_priority_count() -> None:
     load = "time ms=1000;locker n=1 cpus=0 policy=fifo priority=50;locker n=2 cpus=0;hog n=1 cpus=0"
     run = recording(load, [(1, "hog2.0", 0, 0, 1000)])
     locks = {(0, 0): LockTurns(9, 2500), (1, 0): LockTurns(3, 90_000), (1, 1): LockTurns(1, 5)}
-    (finding,) = lock_wait(replace(run, locks=locks))
+    (finding,) = lock_wait(replace(run, printed=Printed(locks=locks)))
     assert (finding.value, finding.weak) == (2.5, False)
     one_part = recording("time ms=1000;locker n=2 cpus=0", [(1, "locker0.0", 0, 0, 1000)])
     assert not lock_wait(one_part)

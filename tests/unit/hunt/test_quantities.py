@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from numalab.hunt.load_text import Printed
 from numalab.hunt.properties.differences import (
     cpus_used,
     idle_beside_waiting,
@@ -60,7 +61,7 @@ def counted(**counters: int) -> LoadRecording:
     """A load of a second with one memory user, whose counters were 0 at its begin."""
     run = recording("time ms=1000;memory n=1 cpus=0-1;hog n=1 cpus=2", [(3, "hog1.0", 2, 0, 1000)])
     began = dict.fromkeys(counters, 0)
-    return replace(run, counters={"begin": began, "end": counters})
+    return replace(run, printed=Printed(counters={"begin": began, "end": counters}))
 
 
 def with_events(run: LoadRecording, rows: list[tuple[int, str, int, int]]) -> LoadRecording:

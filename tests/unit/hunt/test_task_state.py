@@ -6,13 +6,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from numalab.hunt.load_text import Printed, TaskState
 from numalab.hunt.properties.task_state import (
     memory_on_preferred_nodes,
     time_on_preferred_nodes,
     utilization,
 )
 from numalab.hunt.property import judge_load
-from numalab.hunt.recording import MS, TaskState, read_loads
+from numalab.hunt.recording import MS, read_loads
 from unit.hunt.recordings import recording
 
 HOG = "time ms=1000;hog n=1 cpus=0"
@@ -62,10 +63,10 @@ def test_the_runtime_gives_the_kernels_utilization(times_ms: list[tuple[int, int
     rows = [(11, "hog0.0", 0, start, end) for start, end in times_ms]
     periods = [(start * 1000 * 1000 // 1024, end * 1000 * 1000 // 1024) for start, end in times_ms]
     measured = kernels_utilization(periods)
-    run = replace(recording(HOG, rows), task_states={11: TaskState(measured, -1)})
+    run = replace(recording(HOG, rows), printed=Printed(task_states={11: TaskState(measured, -1)}))
     (finding,) = utilization(run)
     assert finding.value < 26, finding.text
-    wrong = replace(run, task_states={11: TaskState(measured + 300, -1)})
+    wrong = replace(run, printed=Printed(task_states={11: TaskState(measured + 300, -1)}))
     (finding,) = utilization(wrong)
     assert finding.violated and f"is {measured + 300} of 1024" in finding.text
 
@@ -81,7 +82,7 @@ def test_the_runtime_gives_the_kernels_utilization(times_ms: list[tuple[int, int
 def test_tasks_without_a_steady_clock_are_not_judged(load: str) -> None:
     kind = load.rpartition(";")[2].partition(" ")[0]
     run = recording(load, [(11, f"{kind}{load.count(';') - 1}.0", 0, 0, 1000)])
-    run = replace(run, task_states={11: TaskState(1, -1)})
+    run = replace(run, printed=Printed(task_states={11: TaskState(1, -1)}))
     assert not utilization(run)
 
 
@@ -89,15 +90,19 @@ def test_a_kernel_that_tells_nothing_is_not_judged() -> None:
     run = recording(HOG, [(11, "hog0.0", 0, 0, 1000)])
     names = {"utilization", "more-memory-on-preferred-nodes", "less-time-on-preferred-nodes"}
     assert judge_load(run, names) == ((), {})
-    assert judge_load(replace(run, task_states={11: TaskState(-1, -1)}), names) == ((), {})
+    assert judge_load(
+        replace(run, printed=Printed(task_states={11: TaskState(-1, -1)})), names
+    ) == ((), {})
 
 
 def test_pages_on_preferred_nodes() -> None:
     rows = [(11, "memory0.0", 0, 0, 1000), (12, "memory0.1", 1, 0, 1000)]
     run = replace(
         recording("time ms=1000;memory n=2 cpus=0-3 mib=1 node=0", rows),
-        task_states={11: TaskState(900, 0), 12: TaskState(900, 1), 13: TaskState(900, 1)},
-        pages={(0, 0): {0: 200, 1: 56}, (0, 1): {0: 256}},
+        printed=Printed(
+            task_states={11: TaskState(900, 0), 12: TaskState(900, 1), 13: TaskState(900, 1)},
+            pages={(0, 0): {0: 200, 1: 56}, (0, 1): {0: 256}},
+        ),
     )
     assert memory_on_preferred_nodes(run) == 39.0625
     assert time_on_preferred_nodes(run) == 50
@@ -121,7 +126,7 @@ def test_a_task_is_followed_until_the_driver_has_stopped_it() -> None:
     written = recording(HOG, [])
     measured = "load 0 pid 11 utilization 1000 preferred -1\n"
     (run,) = read_loads(events, measured, written.topology, (written.load,))
-    assert run.task_states == {11: TaskState(1000, -1)}
+    assert run.printed.task_states == {11: TaskState(1000, -1)}
     start, end = run.ran_until_stopped[11]
     assert list(zip(start // MS, end // MS, strict=True)) == [(700, 1010)]
 

@@ -185,5 +185,5 @@ def on_wakers_node(run: LoadRecording) -> float | None:
 @register_difference(Quantity("refused-settings", "calls", 0.5, ("more",)))
 def refused(run: LoadRecording) -> float | None:
     """Policies, masks and nice levels that the kernel refuses to set."""
-    value = run.counters.get("end", {}).get("refused")
+    value = run.printed.counters.get("end", {}).get("refused")
     return None if value is None else float(value)

@@ -30,7 +30,9 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
         for pid, task in run.load_tasks.items():
             if task.part != place or task.number >= part.count:
                 continue
-            pages = run.pages.get((place, 0 if part.threads or part.shared else task.number))
+            pages = run.printed.pages.get(
+                (place, 0 if part.threads or part.shared else task.number)
+            )
             ran = {cpu: ns for _, cpu, ns in time.filter(pl.col("pid") == pid).iter_rows()}
             if not pages or not ran:
                 continue
@@ -78,9 +80,9 @@ def page_moves(run: LoadRecording) -> Iterator[Observation]:
 def _rate(run: LoadRecording, name: str) -> float | None:
     """Return the growth of a counter in the second half, for each second and memory user."""
     users = run.memory_users
-    if not users or {"half", "end"} - run.counters.keys():
+    if not users or {"half", "end"} - run.printed.counters.keys():
         return None
-    grown = run.counters["end"].get(name, 0) - run.counters["half"].get(name, 0)
+    grown = run.printed.counters["end"].get(name, 0) - run.printed.counters["half"].get(name, 0)
     return grown / users / (run.load.ms / 2000)
 
 
@@ -131,7 +133,7 @@ def throughput(run: LoadRecording) -> Iterator[Observation]:
     apart = len(alone) == len(parts) and all(part.count == 1 and part.later for part in parts)
     if not run.far_costs or not apart:
         return
-    began, half, end = (run.counters.get(when, {}).get("pages_touched")
+    began, half, end = (run.printed.counters.get(when, {}).get("pages_touched")
                         for when in ("begin", "half", "end"))  # fmt: skip
     if began is None or half is None or end is None:
         return

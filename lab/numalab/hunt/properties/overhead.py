@@ -16,7 +16,7 @@ def _grown(run: LoadRecording, *names: str) -> float | None:
 
     None if a counter was not printed, or was reset.
     """
-    began, ended = run.counters.get("begin", {}), run.counters.get("end", {})
+    began, ended = run.printed.counters.get("begin", {}), run.printed.counters.get("end", {})
     seconds = run.window.length_ns / 1e9
     if not seconds or any(name not in began or name not in ended for name in names):
         return None

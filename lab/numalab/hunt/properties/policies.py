@@ -215,7 +215,8 @@ def lock_wait(run: LoadRecording) -> Iterator[Observation]:
     if len(lockers) < 2 or run.load.hotplug:
         return
     first = max(lockers.values())
-    waits = [lock.worst_us for (place, _), lock in run.locks.items() if lockers.get(place) == first]
+    locks = run.printed.locks.items()
+    waits = [lock.worst_us for (place, _), lock in locks if lockers.get(place) == first]
     worst = max(waits, default=0) / 1000
     yield Observation(
         worst,

@@ -30,7 +30,7 @@ def utilization(run: LoadRecording) -> Iterator[Observation]:
         if not _is_tracked(run.load, place):
             continue
         differences = []
-        for pid, state in run.task_states.items():
+        for pid, state in run.printed.task_states.items():
             task, measured = run.load_tasks.get(pid), state.utilization
             if task is None or task.part != place or measured < 0:
                 continue
@@ -55,11 +55,11 @@ def memory_on_preferred_nodes(run: LoadRecording) -> float | None:
     threads that share memory, the first one counts.
     """
     preferred = pages = 0
-    for pid, state in run.task_states.items():
+    for pid, state in run.printed.task_states.items():
         task = run.load_tasks.get(pid)
         if task is None or state.preferred_node < 0:
             continue
-        on_node = run.pages.get((task.part, task.number), {})
+        on_node = run.printed.pages.get((task.part, task.number), {})
         preferred += on_node.get(state.preferred_node, 0)
         pages += sum(on_node.values())
     return 100.0 * preferred / pages if pages else None
@@ -78,7 +78,11 @@ def time_on_preferred_nodes(run: LoadRecording) -> float | None:
         if part.kind != "memory":
             continue
         for pid, cpu, ns in run.time_on(place, late).iter_rows():
-            node = run.task_states[pid].preferred_node if pid in run.task_states else -1
+            node = (
+                run.printed.task_states[pid].preferred_node
+                if pid in run.printed.task_states
+                else -1
+            )
             if node >= 0:
                 whole += ns
                 preferred += ns * (run.topology.node_of_cpu(cpu) == node)

@@ -1,0 +1,92 @@
+"""The kernel's account of each task, beside what the trace shows since the task's fork."""
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from numalab.hunt.load_text import TaskAccount
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.stays import SLEEPING_BITS
+
+# What a clock reads at each switch differs from the time of the trace by some microseconds.
+_LEAST_MS, _LEAST_COUNT = 200, 10
+_IN, _READY, _ASLEEP, _WOKEN = range(4)  # switched in, out while ready, out to sleep; woken
+
+
+@register_property("account", most=40.0, suspect=25.0, any_load=True)
+def account(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel's account of a task is true: times on CPUs and in queues, switches, migrations.
+
+    The value is the largest difference in % of what the trace shows, plus 200 ms or 10. Reported
+    are `sum_exec_runtime` and `run_delay` (/proc/PID/schedstat), `nr_switches` and
+    `nr_migrations` (/proc/PID/sched; kernel/sched/debug.c, 6.12), since the fork.
+    """
+    traced = _traced(run)
+    for place, part in enumerate(run.load.parts):
+        differences = [
+            _difference(kernels, traced[pid])
+            for pid, kernels in run.printed.accounts.items()
+            if pid in traced and run.load_tasks[pid].part == place
+        ]
+        if differences:
+            value, text = max(differences)
+            yield Observation(value, f"a {part.kind} has {text}")
+
+
+def _difference(kernels: TaskAccount, traced: TaskAccount) -> tuple[float, str]:
+    """Return the largest difference of an account, in %, as a number and in words."""
+    return max(
+        _compared(kernels.ran_ns / MS, traced.ran_ns / MS, _LEAST_MS, "ms on CPUs"),
+        _compared(kernels.waited_ns / MS, traced.waited_ns / MS, _LEAST_MS, "ms in run queues"),
+        _compared(kernels.switches, traced.switches, _LEAST_COUNT, "context switches"),
+        _compared(kernels.migrations, traced.migrations, _LEAST_COUNT, "migrations"),
+    )
+
+
+def _compared(kernels: float, traced: float, least: int, what: str) -> tuple[float, str]:
+    text = f"{traced:.0f} {what}, and {kernels:.0f} in the kernel's account"
+    return 100.0 * abs(kernels - traced) / (traced + least), text
+
+
+def _traced(run: LoadRecording) -> Mapping[int, TaskAccount]:
+    """Return the account of each task of the load that the trace shows, until it was stopped."""
+    table = (
+        run.table.lazy()
+        .filter(pl.col("time_ns") <= run.stopped_ns)
+        .select("time_ns", "event", "prev_pid", "prev_state", "next_pid", "event_pid")
+        .collect()
+    )
+    events = {
+        str(name): rows for (name,), rows in table.partition_by("event", as_dict=True).items()
+    }
+    switches = events.get("sched_switch", table.clear())
+    wakeups = [events[name] for name in ("sched_wakeup", "sched_wakeup_new") if name in events]
+    ready = (pl.col("prev_state") & SLEEPING_BITS) == 0
+    left = pl.when(ready).then(_READY).otherwise(_ASLEEP)
+    steps = [
+        *(rows.select("time_ns", pid="event_pid", step=pl.lit(_WOKEN)) for rows in wakeups),
+        switches.select("time_ns", pid="prev_pid", step=left),
+        switches.select("time_ns", pid="next_pid", step=pl.lit(_IN)),
+    ]
+    rows = pl.concat(steps).filter(pl.col("pid").is_in(list(run.load_tasks)))
+    rows = rows.sort("pid", "time_ns", maintain_order=True)
+    waited = _passed(rows, pl.col("before").is_in([_READY, _WOKEN]) & (pl.col("step") == _IN))
+    on_cpus = rows.filter(pl.col("step") != _WOKEN)
+    ran = _passed(on_cpus, (pl.col("before") == _IN) & (pl.col("step") != _IN))
+    moves = events.get("sched_migrate_task", table.clear()).group_by("event_pid").len()
+    moved = dict(moves.iter_rows())
+    return {
+        pid: TaskAccount(ns, waited.get(pid, (0, 0))[0], count, moved.get(pid, 0))
+        for pid, (ns, count) in ran.items()
+    }
+
+
+def _passed(rows: pl.DataFrame, of_interest: pl.Expr) -> dict[int, tuple[int, int]]:
+    """Return by process the time between rows and those before, and how many are of interest."""
+    steps = rows.with_columns(
+        before=pl.col("step").shift().over("pid"),
+        ns=(pl.col("time_ns") - pl.col("time_ns").shift()).over("pid"),
+    )
+    sums = steps.filter(of_interest).group_by("pid").agg(pl.col("ns").sum(), pl.len())
+    return {pid: (ns, count) for pid, ns, count in sums.iter_rows()}

@@ -1,0 +1,104 @@
+"""The kernel's account of a task, beside a trace made up step by step."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalab.hunt.load_text import Printed, TaskAccount, parse_output
+from numalab.hunt.properties.accounts import account
+from numalab.hunt.property import judge_load
+from numalab.hunt.recording import MS, LoadRecording
+from unit.hunt.recordings import recording
+
+HOG = "time ms=1000;hog n=1 cpus=0-3"
+ROWS = [(11, "hog0.0", 0, 0.0, 1000.0)]
+RUNNING, PREEMPTED, SLEEPING = 0, 0x100, 1
+Step = tuple[int, str, int | None, int | None, int | None, int | None]
+
+
+def recorded(steps: Sequence[Step], *, stopped_ms: int = 1000) -> LoadRecording:
+    """Return a recording of these steps: ms, event, previous task and state, next task, subject."""
+    table = pl.DataFrame(
+        [(at * MS, *rest) for at, *rest in steps],
+        schema={
+            "time_ns": pl.Int64, "event": pl.String, "prev_pid": pl.Int32, "prev_state": pl.Int64,
+            "next_pid": pl.Int32, "event_pid": pl.Int32,
+        },
+        orient="row",
+    )  # fmt: skip
+    return replace(recording(HOG, ROWS), table=table, stopped_ns=stopped_ms * MS)
+
+
+STEPS: list[Step] = [
+    (90, "sched_wakeup_new", None, None, None, 11),
+    (100, "sched_switch", 0, RUNNING, 11, None),
+    (200, "sched_switch", 11, PREEMPTED, 12, None),  # it waits from here on
+    (250, "sched_migrate_task", None, None, None, 11),
+    (260, "sched_switch", 0, RUNNING, 11, None),
+    (300, "sched_wakeup", None, None, None, 11),  # of a task that runs: no wait begins
+    (400, "sched_switch", 11, SLEEPING, 0, None),
+    (500, "sched_wakeup", None, None, None, 11),
+    (505, "sched_switch", 0, RUNNING, 11, None),
+    (900, "sched_switch", 11, SLEEPING, 0, None),
+    (1001, "sched_wakeup", None, None, None, 11),  # when it goes on
+    (1002, "sched_switch", 0, RUNNING, 11, None),
+]
+TRUE = TaskAccount((100 + 140 + 395) * MS, (10 + 60 + 5) * MS, 3, 1)
+
+
+def judged(kernels: TaskAccount) -> tuple[float, str]:
+    run = replace(recorded(STEPS), printed=Printed(accounts={11: kernels}))
+    (finding,) = account(run)
+    return finding.value, finding.text
+
+
+def test_the_account_of_a_task_is_what_the_trace_shows() -> None:
+    assert judged(TRUE)[0] == 0
+
+
+def test_each_wrong_figure_is_named_with_what_the_trace_shows() -> None:
+    wrong = {"ran_ns": 2 * TRUE.ran_ns, "waited_ns": 0, "switches": 9, "migrations": 0}
+    assert [judged(replace(TRUE, **{name: value})) for name, value in wrong.items()] == [
+        (76.0479, "a hog has 635 ms on CPUs, and 1270 in the kernel's account"),
+        (27.2727, "a hog has 75 ms in run queues, and 0 in the kernel's account"),
+        (46.1538, "a hog has 3 context switches, and 9 in the kernel's account"),
+        (9.0909, "a hog has 1 migrations, and 0 in the kernel's account"),
+    ]
+
+
+def test_a_load_without_accounts_or_events_has_no_value() -> None:
+    assert judge_load(recorded(STEPS), {"account"}) == ((), {})
+    nothing = replace(recorded([]), printed=Printed(accounts={11: TRUE}))
+    assert judge_load(nothing, {"account"}) == ((), {})
+
+
+def test_the_drivers_line_is_read() -> None:
+    line = "load 3 pid 11 ran_ns 7 waited_ns 5 switches 2 migrations 1\n"
+    (printed,) = parse_output(line + line.replace("ran_ns 7", "ran_ns -7")).values()
+    assert printed.accounts == {11: TaskAccount(7, 5, 2, 1)}
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50), st.booleans()), max_size=12))
+def test_any_turns_add_up(turns: list[tuple[int, int, bool]]) -> None:
+    """Each turn: how long the task runs, how long it then waits, and whether it sleeps before."""
+    steps: list[Step] = [(1, "sched_wakeup_new", None, None, None, 11)]
+    now = 1
+    for runs, waits, sleeps in [*turns, (3, 0, True)]:
+        steps.append((now, "sched_switch", 0, RUNNING, 11, None))
+        now += runs
+        steps.append((now, "sched_switch", 11, SLEEPING if sleeps else PREEMPTED, 0, None))
+        if sleeps:
+            now += 7
+            steps.append((now, "sched_wakeup", None, None, None, 11))
+        now += waits
+    expected = TaskAccount(
+        sum(runs for runs, _, _ in turns) * MS + 3 * MS, sum(w for _, w, _ in turns) * MS,
+        len(turns) + 1, 0,
+    )  # fmt: skip
+    run = recorded(steps, stopped_ms=now + 1)
+    run = replace(run, printed=Printed(accounts={11: expected}))
+    (finding,) = account(run)
+    assert finding.value == 0
