@@ -1,7 +1,9 @@
-"""Calls of functions that the plugin counts, beside what the kernel of the guest traces."""
+"""Calls that the plugin counts, and accounts of tasks, beside what the guest's kernel traces."""
 
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from numalab.hunt.boot_case import HuntBench, boot_case, prepare_benches, record_case
 from numalab.hunt.calls.benches import for_properties
@@ -9,6 +11,8 @@ from numalab.hunt.calls.counting import read_calls
 from numalab.hunt.calls.functions import read_symbols
 from numalab.hunt.case import Case
 from numalab.hunt.load_text import parse_loads
+from numalab.hunt.properties.accounts import traced_accounts
+from numalab.hunt.recording import MS
 from numalab.kernel.kernel_build import BuiltKernel
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.parquet import read_parquet
@@ -67,3 +71,18 @@ def test_run_queues_of_idle_cpus_hold_no_task(kernel: BuiltKernel) -> None:
     # struct rq of Linux 6.12: __lock, nr_running, nr_numa_running and nr_preferred_running.
     assert not {0, 4, 8, 12} & left.held.keys()
     assert case.machine.cpu_count - 1 in left.held.values(), "its number, of all CPUs but the first"
+
+
+def test_the_kernels_account_of_each_task_is_what_it_traces(
+    kernel: BuiltKernel, tmp_path: Path
+) -> None:
+    case = Case(load_topology("ring-2"), LOADS)
+    for load in record_case(case, bench_of(kernel), 1, RunDir(tmp_path)):
+        accounts = load.printed.accounts
+        assert len(accounts) == load.load.parts[0].count
+        traced = traced_accounts(load)
+        for pid, kernels in accounts.items():
+            assert kernels.switches == traced[pid].switches
+            assert kernels.migrations == traced[pid].migrations
+            assert kernels.ran_ns == pytest.approx(traced[pid].ran_ns, rel=0.1, abs=20 * MS)
+            assert kernels.waited_ns == pytest.approx(traced[pid].waited_ns, rel=0.1, abs=50 * MS)

@@ -76,6 +76,7 @@ def render_mail(report: Report) -> str:
 
 def _subject(report: Report) -> str:
     words = {
+        "account": "a task's times or counts are accounted wrongly",
         "affinity": "task runs outside its affinity mask",
         "ping-pong": "tasks move between nodes without need",
         "wandering": "tasks move between CPUs without need",

@@ -22,7 +22,7 @@ def account(run: LoadRecording) -> Iterator[Observation]:
     are `sum_exec_runtime` and `run_delay` (/proc/PID/schedstat), `nr_switches` and
     `nr_migrations` (/proc/PID/sched; kernel/sched/debug.c, 6.12), since the fork.
     """
-    traced = _traced(run)
+    traced = traced_accounts(run)
     for place, part in enumerate(run.load.parts):
         differences = [
             _difference(kernels, traced[pid])
@@ -49,7 +49,7 @@ def _compared(kernels: float, traced: float, least: int, what: str) -> tuple[flo
     return 100.0 * abs(kernels - traced) / (traced + least), text
 
 
-def _traced(run: LoadRecording) -> Mapping[int, TaskAccount]:
+def traced_accounts(run: LoadRecording) -> Mapping[int, TaskAccount]:
     """Return the account of each task of the load that the trace shows, until it was stopped."""
     table = (
         run.table.lazy()
