@@ -545,8 +545,17 @@ static void put_quota(const struct group *group, long quota)
 	char text[64] = "max 100000";
 
 	if (quota)
-		snprintf(text, sizeof(text), "%ld 100000", quota * 1000);
+		snprintf(text, sizeof(text), "%ld %ld", quota * 1000, group->period * 1000);
 	put_in(group, "cpu.max", text);
+}
+
+static void put_burst(const struct group *group)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%ld", group->burst * 1000);
+	if (group->burst)
+		put_in(group, "cpu.max.burst", text);
 }
 
 static void put_weight(const struct group *group, long weight)
@@ -587,6 +596,7 @@ static void make_groups(void)
 		if (!group->idle)
 			put_weight(group, group->weight);
 		put_quota(group, group->quota);
+		put_burst(group);
 		put_in(group, "cpuset.cpus", *group->cpus ? group->cpus : "\n");
 		if (group->partition)
 			put_in(group, "cpuset.cpus.partition", "root");

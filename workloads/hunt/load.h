@@ -16,9 +16,9 @@
  *                                         MPOL_F_NUMA_BALANCING, set_mempolicy(2))
  *   locker ... run= sleep=                takes the lock of all lockers (with priority inheritance), works RUN us
  *                                         with it, gives it back, sleeps
- *   group name= parent= weight= quota= cpus= idle= partition=
- *                                         a cgroup; QUOTA ms of CPU time in each 100 ms; partition=1: CPUS are
- *                                         taken from all others
+ *   group name= parent= weight= quota= period= burst= cpus= idle= partition=
+ *                                         a cgroup; QUOTA ms of CPU time in each PERIOD ms (100), of which it may
+ *                                         save BURST ms; partition=1: CPUS are taken from all others
  *   hotplug cpu= off= on=                 a CPU goes off line and comes back, ms after the begin
  *   cpuset from= to= at=                  all tasks are in a cpuset, whose CPUs change
  *   change at= [times= every=] part= [cpus= nice= policy= priority= runtime= period= into= stop= go=]
@@ -76,7 +76,7 @@ struct part {
 
 struct group {
 	char name[16], path[128], cpus[128];
-	long weight, quota, idle, partition;
+	long weight, quota, period, burst, idle, partition;
 };
 
 struct event {
@@ -191,6 +191,8 @@ static void parse_group(char **words)
 	*group = (struct group){
 		.weight = number(words, "weight", 100, 1, 10000),
 		.quota = number(words, "quota", 0, 0, 100000),
+		.period = number(words, "period", 100, 1, 1000),
+		.burst = number(words, "burst", 0, 0, 100000),
 		.idle = number(words, "idle", 0, 0, 1),
 		.partition = number(words, "partition", 0, 0, 1),
 	};

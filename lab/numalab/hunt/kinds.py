@@ -71,6 +71,7 @@ def load_kinds(load: Load) -> set[str]:
         "real-time tasks": any(part.is_real_time for part in parts),
         "deadline tasks": any(part.policy == "deadline" for part in parts),
         "quotas": any(load.has_quota(part) for part in parts),
+        "quotas that are saved": any(group.burst_ms for group in load.groups),
         "policy batch or idle": any(part.policy in ("batch", "idle") for part in parts),
         "cgroups": bool(load.groups),
         "changes": bool(load.changes),

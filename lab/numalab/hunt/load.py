@@ -13,7 +13,6 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 Channel = Literal["pipe", "futex", "socket"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Cpus = tuple[int, ...]
-PERIOD_MS = 100  # of the quota of a group (cpu.max, Documentation/admin-guide/cgroup-v2.rst)
 _TASK = re.compile(
     r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
 )
@@ -99,15 +98,18 @@ class Part:
 class Cgroup:
     """A cgroup for tasks (cgroup v2): its CPUs (empty: all), weight, and quota.
 
-    `quota_ms` is the CPU time in each 100 ms (0: no limit). With `idle` its tasks are as those of
-    policy idle. A group that is a `parent` has no tasks of its own. The `cpus` of a `partition` are
-    taken from all other tasks, and have sched domains of their own.
+    `quota_ms` is the CPU time in each period (0: no limit), of which it may save `burst_ms`. With
+    `idle` its tasks are as those of policy idle. A group that is a `parent` has no tasks of its
+    own. The `cpus` of a `partition` are taken from all other tasks, and have sched domains of their
+    own.
     """
 
     name: str
     parent: str = ""
     weight: int = 100
     quota_ms: int = 0
+    period_ms: int = 100
+    burst_ms: int = 0
     cpus: Cpus = ()
     idle: bool = False
     partition: bool = False

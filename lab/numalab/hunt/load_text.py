@@ -28,6 +28,7 @@ _MOST_TIMES = 200  # what the driver keeps
 _WORDS: Mapping[str, str] = {
     "count": "n", "period_us": "period", "runtime_us": "runtime", "slice_us": "slice",
     "deadline_us": "deadline",
+    "period_ms": "period", "burst_ms": "burst",
     "run_us": "run", "sleep_us": "sleep", "quota_ms": "quota", "at_ms": "at", "off_ms": "off",
     "on_ms": "on", "before": "from", "after": "to", "execs": "exec", "yields": "yield",
     "every_ms": "every",
@@ -134,6 +135,8 @@ def _check(load: Load) -> None:
     for group in load.groups:
         if group.partition and (group.parent or not group.cpus):
             raise ValueError(f"partition {group.name} lacks cpus=, or has a parent")
+        if group.burst_ms > group.quota_ms:
+            raise ValueError(f"the burst of group {group.name} is larger than its quota")
     _check_changes(load)
 
 

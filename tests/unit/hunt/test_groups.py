@@ -19,6 +19,16 @@ def test_a_quota_is_kept_and_used(ran: float, value: float) -> None:
     assert finding.value == pytest.approx(value)
 
 
+def test_a_quota_is_of_a_period_and_may_be_exceeded_by_what_was_saved() -> None:
+    load = QUOTA.replace("quota=50", "quota=10 period=20 burst=10")
+    rows: list[Row] = [(1, "hog0.0", 0, 500, 695), (2, "hog0.1", 1, 500, 585)]
+    (finding,) = quota(recording(load, rows))
+    assert finding.value == pytest.approx(280 / 260, abs=1e-4)
+    assert "may use 260 ms of CPU time in 500 ms, used 280 ms" in finding.text
+    (finding,) = quota(recording(load, [(1, "hog0.0", 0, 500, 700), (2, "hog0.1", 1, 500, 550)]))
+    assert finding.value == pytest.approx(1.0), "hogs have no time to save any"
+
+
 def test_a_quota_that_others_compete_for_need_not_be_used() -> None:
     load = QUOTA + ";hog n=4 cpus=0-3"
     (finding,) = quota(recording(load, [(1, "hog0.0", 0, 500, 550)]))

@@ -90,6 +90,7 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         ),
         ("hog n=1 cpus=0;change at=1 part=0 nice=1 times=0", "1 to 200 times, not 0"),
         ("group name=a partition=1;hog n=1 cpus=0", "partition a lacks cpus="),
+        ("group name=a quota=5 burst=6;hog n=1 cpus=0", "the burst of group a is larger than its"),
     ],
 )
 def test_a_load_that_names_what_it_lacks_is_explained(text: str, reason: str) -> None:
@@ -180,6 +181,7 @@ def test_generated_changes_are_within_what_the_driver_keeps() -> None:
     assert any(change.into for load in drawn for change in load.changes)
     assert any(change.policy == "deadline" for load in drawn for change in load.changes)
     assert any(group.partition for load in drawn for group in load.groups)
+    assert any(group.burst_ms for load in drawn for group in load.groups)
     for load in repeated:
         assert parsed(render_load(load)) == load
         assert load.timeline[-1][0] <= load.ms * 0.8

@@ -64,6 +64,7 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"cfs_b|throttle|bandwidth|quota|task_group|(^|_)tg(_|$)|cgroup",
          loads={"cgroups": 4}),
     Hint(r"cfs_b|throttle|bandwidth|quota|slack|refill", loads={"quotas": 4}),
+    Hint(r"burst|refill", loads={"quotas that are saved": 4}),
     Hint(r"sched_idle|SCHED_IDLE|idle_policy|BATCH", loads={"policy batch or idle": 4}),
     Hint(r"(^|_)pi(_|$)|rt_mutex|boost|prio_changed|setprio", loads={"locker": 4}),
     Hint(r"(^|_)(rt|dl)(_|$)|^rt\.c|^cpupri|pushable|PRIO", loads={"real-time tasks": 4}),

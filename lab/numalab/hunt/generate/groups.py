@@ -79,6 +79,20 @@ def tight_quotas(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1600, tuple(parts), groups=tuple(groups))
 
 
+def saved_quotas(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that rest for periods and then need more than a quota, which they may have saved."""
+    allowed = everywhere(machine)
+    period = rng.choice((20, 50, 100))
+    quota = max(4, period * rng.choice((20, 40, 80)) // 100)
+    burst = rng.choice((quota, quota // 2))
+    rest, run = 1000 * rng.choice((period, 3 * period)), 1000 * rng.choice((quota, 2 * quota))
+    count = rng.randint(1, max(1, len(allowed) // 2))
+    some = Part("sleeper", count, allowed, run_us=run, sleep_us=rest, group="a")
+    parts = (some, Part("hog", rng.randint(1, len(allowed)), allowed))
+    group = Cgroup("a", quota_ms=quota, period_ms=period, burst_ms=burst)
+    return Load(1600, parts[: rng.choice((1, 2))], groups=(group,))
+
+
 def cpusets(rng: random.Random, machine: Topology) -> Load | None:
     """Two groups with CPUs of their own, which change under the tasks."""
     allowed = everywhere(machine)
@@ -152,6 +166,7 @@ FAMILIES: Mapping[Family, float] = {
     nested_groups: 0.6,
     quotas: 0.7,
     tight_quotas: 0.7,
+    saved_quotas: 0.5,
     cpusets: 0.8,
     leaving_cpuset: 0.4,
     groups_after_hotplug: 0.6,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.load import PERIOD_MS, Cgroup, Load
+from numalab.hunt.load import Cgroup, Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
@@ -28,12 +28,13 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         if not group.quota_ms or not places or any(load.parts[n].is_real_time for n in places):
             continue
         wanted = _wanted(load, places)
-        allowed = window.length_ns * group.quota_ms / PERIOD_MS
+        granted = window.length_ns * group.quota_ms / group.period_ms
+        allowed = granted + group.burst_ms * MS  # saved before
         ran = sum(used.get(place, 0) for place in places)
         value = ran / allowed
         alone = load.tasks <= run.topology.cpu_count and not group.parent
         if alone and wanted:
-            due = min(allowed, wanted * window.length_ns)
+            due = min(granted, wanted * window.length_ns)
             value = max(value, due / max(ran, due / 100))
         yield Observation(
             value,
