@@ -22,6 +22,8 @@ def account(run: LoadRecording) -> Iterator[Observation]:
     are `sum_exec_runtime` and `run_delay` (/proc/PID/schedstat), `nr_switches` and
     `nr_migrations` (/proc/PID/sched; kernel/sched/debug.c, 6.12), since the fork.
     """
+    if not run.printed.accounts:  # the kernel has no CONFIG_SCHED_DEBUG
+        return
     traced = traced_accounts(run)
     for place, part in enumerate(run.load.parts):
         differences = [
