@@ -106,10 +106,10 @@ class Question:
             return ("reproduced" if within else "inconclusive") if self.fires else "vacuous"
         sign = -1 if self.claim["direction"] == "lower" else 1
         published = self.published(sign)
-        hit = not within
-        if published is not None:
-            between = published[0] <= sign * self.shift <= published[1]
-            hit = between or any(self.holds(sign * end, level) for end in published if end < inf)
+        if published is None:  # any change in that direction beyond the margin
+            published = sign * self.margin[(sign + 1) // 2], inf
+        between = published[0] <= sign * self.shift <= published[1]
+        hit = between or any(self.holds(sign * end, level) for end in published if end < inf)
         if not self.holds(0.0, level):
             right = "reproduced" if hit else "direction only"
             return right if sign * self.shift > 0 else "refuted"

@@ -15,7 +15,7 @@ With R = 0 both take R = 1, the first step of the correction.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import fsum, isinf
+from math import fsum, inf, isinf
 from typing import Literal
 
 from numalab.statistics.scale import Scale, change_of, margin_of, on_scale
@@ -57,6 +57,17 @@ class ClaimedChange:
     def unchanged(self) -> tuple[float, float]:
         """The shifts within the margin."""
         return margin_of(self.margin, self.scale)
+
+    @property
+    def claimed(self) -> tuple[float, float]:
+        """The smallest and the largest shift that bears the claim out.
+
+        Where only a direction is published, any change in it beyond the margin does.
+        """
+        if self.published is not None:
+            return min(self.published), max(self.published)
+        low, high = self.unchanged
+        return (-inf, low) if self.towards == "lower" else (high, inf)
 
     @property
     def smallest(self) -> float:
@@ -180,9 +191,9 @@ def _unshown(
     """Return the verdict on a claimed change that the runs do not show."""
     if not test.fires:
         return "not reached", "the mechanism does not act in the baseline"
-    if test.claim.published is None:
-        return ("refuted", _NO_CHANGE) if within else ("inconclusive", "")
-    if _meets(test.claim.published, interval):
+    if test.claim.published is None and within:
+        return "refuted", _NO_CHANGE
+    if _meets(test.claim.claimed, interval):
         return "inconclusive", ""
     return "refuted", "the interval excludes the published change"
 
@@ -193,15 +204,15 @@ def _right(
     """Return the verdict on a shown change in the claimed direction."""
     if claim.published is None:
         return ("direction only", "within the margin") if within else ("reproduced", "")
-    if _meets(claim.published, interval):
+    if _meets(claim.claimed, interval):
         return "reproduced", ""
     nearest = max(claim.published) if interval[0] > max(claim.published) else min(claim.published)
     larger = interval[0] > nearest
     return "direction only", "larger" if larger == (claim.towards == "higher") else "smaller"
 
 
-def _meets(published: tuple[float, float], interval: tuple[float, float]) -> bool:
-    return min(published) <= interval[1] and interval[0] <= max(published)
+def _meets(claimed: tuple[float, float], interval: tuple[float, float]) -> bool:
+    return claimed[0] <= interval[1] and interval[0] <= claimed[1]
 
 
 def _runs(test: ClaimTest, level: float) -> int | None:
@@ -219,11 +230,7 @@ def _runs(test: ClaimTest, level: float) -> int | None:
 
 def _distance(claim: ClaimedChange, shift: float) -> float:
     """Return how far an interval may reach from a shift without leaving the verdict open."""
-    low, high = claim.unchanged
-    to_margin = min(abs(shift - low), abs(shift - high))
     if claim.towards == "same":
-        return to_margin
-    if claim.published is None:
-        return max(abs(shift), to_margin)
-    least, most = min(claim.published), max(claim.published)
+        return min(abs(shift - end) for end in claim.unchanged)
+    least, most = claim.claimed
     return max(abs(shift), least - shift, shift - most)
