@@ -62,8 +62,8 @@ def test_the_account_of_a_task_is_what_the_trace_shows() -> None:
 def test_each_wrong_figure_is_named_with_what_the_trace_shows() -> None:
     wrong = {"ran_ns": 2 * TRUE.ran_ns, "waited_ns": 0, "switches": 9, "migrations": 0}
     assert [judged(replace(TRUE, **{name: value})) for name, value in wrong.items()] == [
-        (76.0479, "a hog has 635 ms on CPUs, and 1270 in the kernel's account"),
-        (27.2727, "a hog has 75 ms in run queues, and 0 in the kernel's account"),
+        (75.9115, "a hog has 635 ms on CPUs, and 1270 in the kernel's account"),
+        (27.1248, "a hog has 75 ms in run queues, and 0 in the kernel's account"),
         (46.1538, "a hog has 3 context switches, and 9 in the kernel's account"),
         (9.0909, "a hog has 1 migrations, and 0 in the kernel's account"),
     ]

@@ -49,7 +49,7 @@ NOISE: Mapping[str, Noise] = {
     "quota": Noise(0.0, 1.1),
     "group-shares": Noise(0.0, 1.1),
     "utilization": Noise(60.0, 1.5),
-    "account": Noise(8.0, 1.5),
+    "account": Noise(8.0, 1.4),
 }
 _USUAL_RATIO = 3.0
 _LEAST_RATIO, _OF_MEANS = 1.1, 0.6

@@ -9,18 +9,20 @@ from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.stays import SLEEPING_BITS
 
-# What a clock reads at each switch differs from the time of the trace by some microseconds.
-_LEAST_MS, _LEAST_COUNT = 200, 10
+# A switch takes its time from the queue's clock and is traced later. In mode icount other CPUs may
+# have their turns in between: 0.17 ms on average for a waker on six CPUs.
+_LEAST_MS, _OF_SWITCH_MS, _LEAST_COUNT = 200, 0.5, 10
 _IN, _READY, _ASLEEP, _WOKEN = range(4)  # switched in, out while ready, out to sleep; woken
 
 
-@register_property("account", most=40.0, suspect=25.0, any_load=True)
+@register_property("account", most=40.0, suspect=20.0, any_load=True)
 def account(run: LoadRecording) -> Iterator[Observation]:
     """The kernel's account of a task is true: times on CPUs and in queues, switches, migrations.
 
-    The value is the largest difference in % of what the trace shows, plus 200 ms or 10. Reported
-    are `sum_exec_runtime` and `run_delay` (/proc/PID/schedstat), `nr_switches` and
-    `nr_migrations` (/proc/PID/sched; kernel/sched/debug.c, 6.12), since the fork.
+    The value is the largest difference in % of what the trace shows, to which 10 are added, or 200
+    ms and half a ms for each switch. Reported are `sum_exec_runtime` and `run_delay`
+    (/proc/PID/schedstat), `nr_switches` and `nr_migrations` (/proc/PID/sched;
+    kernel/sched/debug.c, 6.12), since the fork.
     """
     if not run.printed.accounts:  # the kernel has no CONFIG_SCHED_DEBUG
         return
@@ -38,15 +40,16 @@ def account(run: LoadRecording) -> Iterator[Observation]:
 
 def _difference(kernels: TaskAccount, traced: TaskAccount) -> tuple[float, str]:
     """Return the largest difference of an account, in %, as a number and in words."""
+    least = _LEAST_MS + _OF_SWITCH_MS * traced.switches
     return max(
-        _compared(kernels.ran_ns / MS, traced.ran_ns / MS, _LEAST_MS, "ms on CPUs"),
-        _compared(kernels.waited_ns / MS, traced.waited_ns / MS, _LEAST_MS, "ms in run queues"),
+        _compared(kernels.ran_ns / MS, traced.ran_ns / MS, least, "ms on CPUs"),
+        _compared(kernels.waited_ns / MS, traced.waited_ns / MS, least, "ms in run queues"),
         _compared(kernels.switches, traced.switches, _LEAST_COUNT, "context switches"),
         _compared(kernels.migrations, traced.migrations, _LEAST_COUNT, "migrations"),
     )
 
 
-def _compared(kernels: float, traced: float, least: int, what: str) -> tuple[float, str]:
+def _compared(kernels: float, traced: float, least: float, what: str) -> tuple[float, str]:
     text = f"{traced:.0f} {what}, and {kernels:.0f} in the kernel's account"
     return 100.0 * abs(kernels - traced) / (traced + least), text
 
