@@ -148,6 +148,21 @@ def test_the_subject_is_about_the_property(prop: str, subject: str) -> None:
     assert render_mail(report).splitlines()[1].startswith(f"Subject: {subject}")
 
 
+@pytest.mark.parametrize(
+    ("prop", "meaning"),
+    [
+        ("less-time-ready-and-run", "(time-ready-and-run: the time in which the tasks of the load"),
+        ("more-calls-of-pick", ""),
+        ("affinity", ""),
+    ],
+)
+def test_a_quantity_is_explained(prop: str, meaning: str) -> None:
+    report = Report(case_of(LOADS["hogs"]), prop, "it was", "", [], short=False)
+    text = " ".join(render_mail(report).split())
+    assert meaning in text
+    assert ("it was. (" in text) == bool(meaning)
+
+
 def test_a_finding_without_a_figure_has_no_table_of_figures() -> None:
     attempts = [Attempt("bad", 1, (), None, None), Attempt("good", 1, (), None, None)]
     report = Report(case_of(LOADS["hogs"]), "affinity", "it was", "", attempts, short=False)

@@ -13,7 +13,7 @@ from numalab.hunt.load_text import render_load
 from numalab.hunt.posting.attempt import Attempt
 from numalab.hunt.posting.program import PROGRAM, describe_machine
 from numalab.hunt.posting.script import SCRIPT
-from numalab.hunt.property import function_in, function_of, is_part
+from numalab.hunt.property import describe_property, function_in, function_of, is_part
 
 WIDTH = 72
 MOST_LINES = 60
@@ -53,7 +53,9 @@ def render_mail(report: Report) -> str:
         "To: linux-kernel@vger.kernel.org",
         *textwrap.wrap(f"Subject: sched: {_subject(report)}", WIDTH, subsequent_indent=" ")[:2],
         "",
-        *paragraph(f"On {describe_machine(report.case)}, {_lower(report.sentence)}."),
+        *paragraph(
+            f"On {describe_machine(report.case)}, {_lower(report.sentence)}.{_meaning(report)}"
+        ),
         "",
         *paragraph(_numbers(report)),
         "",
@@ -72,6 +74,15 @@ def render_mail(report: Report) -> str:
     if report.cause:
         lines += ["", *paragraph("Not known: whether hardware shows it.")]
     return "\n".join(lines[:MOST_LINES]) + "\n"
+
+
+def _meaning(report: Report) -> str:
+    """Return what a differential property compares; "" for the others, which are sentences."""
+    change, _, quantity = report.prop.partition("-")
+    if change not in ("more", "less") or function_of(report.prop):
+        return ""
+    meaning = describe_property(report.prop).partition(": ")[2]
+    return f" ({quantity}: {_lower(meaning)})" if meaning else ""
 
 
 def _subject(report: Report) -> str:
