@@ -120,17 +120,15 @@ def test_a_kernel_rarely_differs_from_itself() -> None:
     Of 40 studies at this rate, more than five have one in 1.4 % of all cases (binomial).
     """
     wrong = {"primary": 0, "secondary": 0}
-    tests = 0
     for outcomes in islice(self_comparisons(), SELF_COMPARISONS):
-        tests += sum(outcome.figures is not None for outcome in outcomes)
+        assert any(outcome.figures is not None for outcome in outcomes)
         for family in wrong:
             wrong[family] += any(
                 is_false(outcome)
                 for outcome in outcomes
                 if outcome.figures is not None and outcome.figures.family == family
             )
-    assert tests > 400
-    assert max(wrong.values()) <= 5, (wrong, tests)
+    assert max(wrong.values()) <= 5, wrong
 
 
 def test_false_positives_are_those_of_the_test() -> None:
