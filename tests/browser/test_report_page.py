@@ -123,8 +123,17 @@ def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, wi
     for box in (canvas.bounding_box() for canvas in watched.page.locator("canvas").all()):
         assert box is not None
         assert box["width"] <= width
+
     assert watched.console == []
     context.close()
+
+
+def test_the_dots_of_each_run_are_seen(browser: Browser, pages: Path) -> None:
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    tables = opened(context, pages / "sample.html").page.locator(".scroll:has(> .keys)").all()
+    assert tables
+    for table in tables:
+        assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
 
 
 def test_the_first_screen_answers_the_question(sample: WatchedPage) -> None:

@@ -8,7 +8,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.property import is_part
 
 # Added to both counts, and the ratio that 98 % of the functions and loads of two boots of one
-# kernel with different seeds stay below (docs/results/hunts.md).
+# kernel with different seeds stay below (docs/results/hunt-measurements.md).
 FLOOR, _APART = 10.0, 1.9
 
 
