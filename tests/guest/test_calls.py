@@ -82,7 +82,8 @@ def test_the_kernels_account_of_each_task_is_what_it_traces(
         assert len(accounts) == load.load.parts[0].count
         traced = traced_accounts(load)
         for pid, kernels in accounts.items():
-            assert kernels.switches == traced[pid].switches
-            assert kernels.migrations == traced[pid].migrations
-            assert kernels.ran_ns == pytest.approx(traced[pid].ran_ns, rel=0.1, abs=20 * MS)
-            assert kernels.waited_ns == pytest.approx(traced[pid].waited_ns, rel=0.1, abs=50 * MS)
+            of_trace = traced[pid].account
+            assert kernels.switches == of_trace.switches
+            assert kernels.migrations == of_trace.migrations
+            assert kernels.ran_ns == pytest.approx(of_trace.ran_ns, rel=0.1, abs=20 * MS)
+            assert kernels.waited_ns == pytest.approx(of_trace.waited_ns, rel=0.1, abs=50 * MS)

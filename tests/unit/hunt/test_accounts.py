@@ -69,6 +69,17 @@ def test_each_wrong_figure_is_named_with_what_the_trace_shows() -> None:
     ]
 
 
+def test_a_wait_that_lasts_may_be_counted_but_no_more() -> None:
+    """A throttled task waits for a second; the kernel adds it when the task changes queues."""
+    steps: list[Step] = [*STEPS[:6], (400, "sched_switch", 11, PREEMPTED, 0, None)]
+    counted = {}
+    for waited in (70, 370, 670, 970):
+        kernels = TaskAccount((100 + 140) * MS, waited * MS, 2, 1)
+        (finding,) = account(replace(recorded(steps), printed=Printed(accounts={11: kernels})))
+        counted[waited] = finding.value
+    assert counted == {70: 0, 370: 0, 670: 0, 970: 34.4432}
+
+
 def test_a_load_without_accounts_or_events_has_no_value() -> None:
     assert judge_load(recorded(STEPS), {"account"}) == ((), {})
     nothing = replace(recorded([]), printed=Printed(accounts={11: TRUE}))
