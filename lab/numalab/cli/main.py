@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from numalab.cli.entry import was_interrupted
+from numalab.cli.interrupts import received_signal
 from numalab.cli.output import Documents, emit, say
 from numalab.cli.streams import drop_output
 from numalab.errors import HostError, LabError, UserError, shown
@@ -112,7 +112,7 @@ def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
         drop_output()
         return OUTPUT_CLOSED
     except Exception as error:  # no command ends with a traceback
-        if was_interrupted():  # pydantic makes a SchemaError of a KeyboardInterrupt
+        if received_signal():  # pydantic makes a SchemaError of a KeyboardInterrupt
             raise
         if debug:
             traceback.print_exc()
