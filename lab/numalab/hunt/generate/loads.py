@@ -160,6 +160,19 @@ def weighted(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, parts)
 
 
+def outweighed(rng: random.Random, machine: Topology) -> Load | None:
+    """A crowded node where one hog weighs more than all others: only these are to be pulled."""
+    start, allowed = _start_and_allowed(rng, machine)
+    if len(start) < 2 or len(allowed) <= len(start):
+        return None
+    parts = (
+        Part("hog", 1, allowed, start[:1], nice=rng.choice((-20, -15, -10))),
+        Part("hog", len(start) * rng.choice((2, 3)), allowed, start, nice=rng.choice((0, 5))),
+        Part("hog", len(allowed) - len(start), allowed),
+    )
+    return Load(1500, parts)
+
+
 def sleepers(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks that work and sleep in turns, for which there are CPUs enough or just enough.
 
@@ -339,6 +352,7 @@ FAMILIES: dict[Family, float] = {
     steady: 1.5,
     pinned: 1.5,
     weighted: 0.7,
+    outweighed: 0.8,
     sleepers: 1.0,
     churn: 1.5,
     wakers: 1.0,

@@ -33,16 +33,21 @@ def ranked(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def ranked_apart(rng: random.Random, machine: Topology) -> Load | None:
-    """Real-time tasks with masks: some are bound where others would run, and CPUs stay free."""
+    """Real-time tasks with masks: one is bound where others run that could run elsewhere.
+
+    It has a higher priority than they have, or the same, and one CPU stays free of all of them.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     bound = some_cpus(rng, allowed, 1)
     wide = tuple(sorted({*bound, *some_cpus(rng, allowed, rng.randint(1, len(allowed) - 1))}))
     run = rng.choice((2000, 10000))
+    kind: PartKind = rng.choice(("sleeper", "hog"))
     parts = (
-        Part("sleeper", 1, bound, policy="fifo", priority=60, run_us=run, sleep_us=run),
-        Part("sleeper", max(1, len(wide) - 1), wide, bound, policy="fifo", priority=30,
+        Part("sleeper", 1, bound, policy="fifo", priority=rng.choice((60, 30)), run_us=run,
+             sleep_us=run),
+        Part(kind, max(1, len(wide) - 1), wide, bound, policy="fifo", priority=30,
              run_us=run, sleep_us=run // 2),
         Part("hog", rng.randint(1, len(allowed)), allowed),
     )  # fmt: skip
@@ -124,10 +129,11 @@ def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
-    """Deadline tasks that sleep before their runtime is used up, and wake up after the deadline.
+    """Deadline tasks that sleep before their runtime is used up, and wake near the deadline.
 
-    Until the period ends nothing is left for them (Documentation/scheduler/sched-deadline.rst). In
-    mode icount, CPUs that are busy together are slower by their number.
+    After it, nothing is left for them until the period ends; shortly before it, they may use what
+    still fits their share (Documentation/scheduler/sched-deadline.rst). In mode icount, CPUs that
+    are busy together are slower by their number.
     """
     allowed = everywhere(machine)
     servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
@@ -138,7 +144,7 @@ def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     parts = (
         Part("sleeper", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
              deadline_us=due, run_us=max(20, runtime // (3 * busy)),
-             sleep_us=rng.choice((due, 2 * due))),
+             sleep_us=rng.choice((due // 2, due, 2 * due))),
         Part("hog", hogs, allowed),
     )  # fmt: skip
     return Load(1000, parts)
