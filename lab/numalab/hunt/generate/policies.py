@@ -40,10 +40,11 @@ def ranked_apart(rng: random.Random, machine: Topology) -> Load | None:
     allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
-    bound = some_cpus(rng, allowed, 1)
-    wide = tuple(sorted({*bound, *some_cpus(rng, allowed, rng.randint(1, len(allowed) - 1))}))
-    run = rng.choice((2000, 10000))
     kind: PartKind = rng.choice(("sleeper", "hog"))
+    most = len(allowed) - (2 if kind == "hog" else 1)  # fair tasks must get a CPU
+    bound = some_cpus(rng, allowed, 1)
+    wide = tuple(sorted({*bound, *some_cpus(rng, allowed, rng.randint(1, most))}))
+    run = rng.choice((2000, 10000))
     parts = (
         Part("sleeper", 1, bound, policy="fifo", priority=rng.choice((60, 30)), run_us=run,
              sleep_us=run),
