@@ -92,6 +92,7 @@ def _subject(report: Report) -> str:
         "ping-pong": "tasks move between nodes without need",
         "wandering": "tasks move between CPUs without need",
         "fairness": "equal tasks get unequal CPU time",
+        "spread": "equal tasks stay unevenly spread over their CPUs",
         "lag": "task falls behind its share of the CPU for long",
         "proportion": "task gets less CPU time than its weight entitles it to",
         "wake-up-latency": "woken task waits beside an idle CPU",
