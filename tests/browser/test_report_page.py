@@ -123,7 +123,6 @@ def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, wi
     for box in (canvas.bounding_box() for canvas in watched.page.locator("canvas").all()):
         assert box is not None
         assert box["width"] <= width
-
     assert watched.console == []
     context.close()
 
@@ -134,6 +133,7 @@ def test_the_dots_of_each_run_are_seen(browser: Browser, pages: Path) -> None:
     assert tables
     for table in tables:
         assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
+    context.close()
 
 
 def test_the_first_screen_answers_the_question(sample: WatchedPage) -> None:

@@ -20,8 +20,8 @@ def main() -> NoReturn:
         run()
     except BaseException as end:
         # Some libraries, such as pydantic, turn a KeyboardInterrupt into an error of their own.
-        if received_signal():
-            sys.exit(128 + received_signal())
+        if number := received_signal():
+            sys.exit(128 + number)
         if isinstance(end, KeyboardInterrupt):
             sys.exit(130)
         raise

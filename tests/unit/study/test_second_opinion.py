@@ -27,7 +27,7 @@ STUDIES = sorted(
     for path in (ROOT / "studies").glob("*.toml")
     if (ROOT / "reports/examples" / path.stem / "compact.parquet").exists()
 )
-SELF_COMPARISONS = 40
+SELF_COMPARISONS = 52
 # With so many runs on each side the lab counts all splits; else it draws so many, the other program
 # twice as many.
 MOST_COUNTED, SAMPLED = 10, 100_000
@@ -117,18 +117,20 @@ def is_false(outcome: ClaimOutcome) -> bool:
 def test_a_kernel_rarely_differs_from_itself() -> None:
     """At most 5 % of the studies have a false positive in a family.
 
-    Of 40 studies at this rate, more than five have one in 1.4 % of all cases (binomial).
+    Of 52 studies at this rate, more than five have one in 4.5 % of all cases (binomial).
     """
     wrong = {"primary": 0, "secondary": 0}
+    tests = 0
     for outcomes in islice(self_comparisons(), SELF_COMPARISONS):
-        assert any(outcome.figures is not None for outcome in outcomes)
+        tests += sum(outcome.figures is not None for outcome in outcomes)
         for family in wrong:
             wrong[family] += any(
                 is_false(outcome)
                 for outcome in outcomes
                 if outcome.figures is not None and outcome.figures.family == family
             )
-    assert max(wrong.values()) <= 5, wrong
+    assert tests > 400
+    assert max(wrong.values()) <= 5, (wrong, tests)
 
 
 def test_false_positives_are_those_of_the_test() -> None:
