@@ -166,6 +166,12 @@ def function_in(name: str) -> str:
     return re.split(r"[+:]", name)[0]
 
 
+def describe_code(name: str) -> str:
+    """Return what people call a function, block or line: `a line of pick()`."""
+    part = "" if not is_part(name) else "a line of " if is_line(name) else "a block of "
+    return f"{part}{function_in(name)}()"
+
+
 def is_property(name: str) -> bool:
     """Whether a case can be about a property of this name."""
     about_one = function_of(name) is not None or word_of(name) is not None

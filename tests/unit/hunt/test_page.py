@@ -1,12 +1,14 @@
 """The page of a hunt: the outcome first, and every text of a guest escaped."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.finding import Finding
-from numalab.hunt.outcome import Hunt
+from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.result.page import outcome, write_result
 from numalab.reach.reach_map import SCHEDULER
 from support.hunt_sample import FACTS, sample_case, sample_direction, sample_page
@@ -36,6 +38,20 @@ def test_the_suspicion_that_was_tried_longest_comes_first(tmp_path: Path) -> Non
     write_result(tmp_path, FACTS, hunt, [], None)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.index("wandering") < page.index("ping-pong")
+
+
+def test_a_finding_of_a_comparison_shows_what_was_counted(tmp_path: Path) -> None:
+    """Not the number that is compared, which is an inverse."""
+    fewer = quantity_of("pick:return-cpu").finding(0, 4, "less")
+    case = sample_case()
+    hunt = Hunt(machines=1, loads=1)
+    limited = replace(fewer, most=238.1, differential=False)
+    hunt.violations.append(ConfirmedViolation(case, case, limited, (2,), 1.0, 1.0, 1, 2, 3))
+    write_result(tmp_path, FACTS, hunt, [tmp_path / "a.toml"], None)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "less-runs-of-pick:return-cpu: runs of a line of pick(): 4" in page
+    assert '<th scope="row">value</th><td>4</td>' in page
+    assert '<th scope="row">limit</th><td>none: compared with the reference kernel</td>' in page
 
 
 @pytest.mark.parametrize("text", HOSTILE)

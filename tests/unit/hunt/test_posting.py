@@ -140,7 +140,7 @@ def test_a_mail_fits(number: int, sentence: str, kernels: int) -> None:
         ("left-in-runqueues+0xc/0xd80", "sched: runqueues+0xc/0xd80 is not 0 after all tasks have"),
         ("more-affine-wake-ups", "sched: affine wake ups: more than before on a line of 4"),
         ("less-calls-of-pick", "sched: pick() runs less often than before on a line of 4"),
-        ("less-runs-of-pick:return-cpu", "sched: a part of pick() runs less often than before"),
+        ("less-runs-of-pick:return-cpu", "sched: a line of pick() runs less often than before"),
     ],
 )
 def test_the_subject_is_about_the_property(prop: str, subject: str) -> None:

@@ -93,8 +93,8 @@ def alone(
         case = suspect.case.only(suspect.case.loads[suspect.finding.load or 0])
         limited = replace(suspect.finding, most=_between(suspect))
         with suppress(BudgetOverError):
-            if boots.settle(limited, case) is not None:
-                small = simplified(boots, limited, case, goes_on)
+            if (shown := boots.settle(limited, case)) is not None:
+                small = simplified(boots, shown[0], case, goes_on, shown[1])
                 return small and (small[0], explained(small[1], trend, retrial), small[2])
     return None
 

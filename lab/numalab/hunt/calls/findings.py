@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.compare.quantity import Quantity
 from numalab.hunt.finding import Finding
-from numalab.hunt.property import is_part
+from numalab.hunt.property import describe_code, is_part
 
 # Added to both counts, and the ratio that 98 % of the functions and loads of two boots of one
 # kernel with different seeds stay below (docs/results/hunt-measurements.md).
@@ -15,7 +15,8 @@ FLOOR, _APART = 10.0, 1.9
 def quantity_of(function: str) -> Quantity:
     """Return the quantity that compares the calls of a function, or the runs of a block."""
     what = "runs" if is_part(function) else "calls"
-    return Quantity(f"{what}-of-{function}", "", FLOOR, apart=_APART)
+    name, label = (f"{what}-of-{function}", f"{what} of {describe_code(function)}")
+    return Quantity(name, "", FLOOR, apart=_APART, label=label)
 
 
 def call_findings(

@@ -21,7 +21,7 @@ class Quantity:
     Both `changes` count by default. `floor` is added to both values before they are compared, so
     that small numbers are alike; the larger must be `apart` times the smaller, which should be more
     than what 98 % of the loads of two equal kernels show. A share has the unit `%` and is 0 to 100;
-    its `less` compares the rest.
+    its `less` compares the rest. `label` is its name in sentences, if that is not `name`.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Quantity:
     floor: float
     changes: tuple[Change, ...] = ("more", "less")
     apart: float = 2.0
+    label: str = ""
 
     def compared(self, value: float, change: Change) -> float:
         """Return the number to compare, which is larger for a larger change in that direction."""
@@ -45,7 +46,7 @@ class Quantity:
             load,
             round(self.compared(value, change), 4),
             _NO_LIMIT.most,
-            f"{self.name}: {value:.4g} {self.unit}".rstrip(),
+            f"{self.label or self.name}: {value:.4g} {self.unit}".rstrip(),
             weak=True,
             suspect=_NO_LIMIT.suspect,
             apart=self.apart,

@@ -13,7 +13,7 @@ from numalab.hunt.load_text import render_load
 from numalab.hunt.posting.attempt import Attempt
 from numalab.hunt.posting.program import PROGRAM, describe_machine
 from numalab.hunt.posting.script import SCRIPT
-from numalab.hunt.property import describe_property, function_in, function_of, is_part
+from numalab.hunt.property import describe_code, describe_property, function_of
 
 WIDTH = 72
 MOST_LINES = 60
@@ -104,8 +104,7 @@ def _subject(report: Report) -> str:
         return f"{word} is not 0 after all tasks have ended{where}"
     change, _, quantity = report.prop.partition("-")
     if name := function_of(report.prop):
-        parts = "a part of " if is_part(name) else ""
-        return f"{parts}{function_in(name)}() runs {change} often than before" + where
+        return f"{describe_code(name)} runs {change} often than before" + where
     if change in ("more", "less"):  # a differential property
         return f"{quantity.replace('-', ' ')}: {change} than before" + where
     return words.get(report.prop, f"{report.prop} is violated") + where
@@ -126,7 +125,7 @@ def _lower(sentence: str) -> str:
 
 def paragraph(text: str) -> list[str]:
     """Return the lines of a paragraph of a mail."""
-    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _numbers(report: Report) -> str:

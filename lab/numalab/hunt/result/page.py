@@ -18,6 +18,7 @@ from numalab.units import counted
 
 PAGE, COVERAGE = "index.html", "coverage.json"
 _MOST_ROWS = 500  # suspicions, or branches
+_COMPARED = "none: compared with the reference kernel"
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
             f"{counted(len(machine.nodes), 'node')}, {counted(machine.cpu_count, 'CPU')},"
             f" {counted(sum(load.tasks for load in case.loads), 'task')}"
         ),
-        "value": f"{finding.value:g}",
-        "limit": f"{finding.most:g}",
+        "value": finding.with_unit(finding.figure),
+        "limit": f"{finding.most:g}" if finding.measured is None else _COMPARED,
         "seeds": ", ".join(map(str, violation.seeds)),
         "minutes": violation.minutes,
         "after": violation.after,

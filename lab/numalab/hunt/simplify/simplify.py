@@ -12,13 +12,18 @@ from numalab.hunt.workers import BudgetOverError
 
 
 def simplified(
-    fresh_boots: FreshBoots, finding: Finding, case: Case, goes_on: Callable[[], bool]
+    fresh_boots: FreshBoots,
+    finding: Finding,
+    case: Case,
+    goes_on: Callable[[], bool],
+    seeds: tuple[int, ...] | None = None,
 ) -> tuple[Case, Finding, tuple[int, ...]] | None:
     """Return the smallest case that shows a finding, its finding, and the seeds.
 
-    When the budget is over, that is the smallest case so far. None if single boots do not show it.
+    `seeds` are those with which `case` shows it, if known. When the budget is over, that is the
+    smallest case so far. None if single boots do not show it.
     """
-    settled = [(case, finding, fresh_boots.seeds)]
+    settled = [(case, finding, seeds or fresh_boots.seeds)]
 
     def violates(cases: Sequence[Case]) -> list[list[bool]]:
         return fresh_boots.shows(finding, cases)

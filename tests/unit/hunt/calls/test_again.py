@@ -17,7 +17,7 @@ from numalab.hunt.finding import BootResult
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.suspects.suspect import Suspect
-from numalab.hunt.workers import Boot, CaseWorkers
+from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
 Calls = Callable[[str, int], int]  # on a kernel, with a seed
 CASES, LOADS = 5, 10  # of the trend
@@ -83,7 +83,7 @@ def test_a_trend_that_other_seeds_show_is_a_finding() -> None:
     assert retrial.confirms and len(set(crew.seeds)) == retrial.seeds == 2
     finding = finding_of(trend_of(), retrial)
     assert finding.text == (
-        "calls-of-move: 1, with the reference kernel 9; less in 30 of 40 loads (memory)"
+        "calls of move(): 1, with the reference kernel 9; less in 30 of 40 loads (memory)"
         " (t = 4.5), and in 100 of 100 with 2 other seeds (t = 10.0, of boots 3.2)"
     )
     assert finding.violated and not replace(finding, value=finding.most).violated
@@ -134,8 +134,29 @@ def test_the_case_of_a_trend_is_a_load_that_shows_it_alone() -> None:
     case, finding, seeds = settled
     assert len(case.loads) == 1 and case.machine.cpu_count <= trend.clearest.case.machine.cpu_count
     assert set(seeds) <= {2, 3, 4} and finding.violated and finding.measured == 9
-    assert finding.text.startswith("calls-of-move: 9, with the reference kernel 90; less in 30 of")
+    assert finding.text.startswith(
+        "calls of move(): 9, with the reference kernel 90; less in 30 of"
+    )
     assert not quantity_of("move").finding(0, 90, "less").value > finding.most
+
+
+def test_a_case_that_the_budget_ends_at_says_what_the_reference_kernel_does() -> None:
+    @dataclass
+    class Short(FakeWorkers):
+        """There is time to find the load, and none to make it smaller."""
+
+        calls_left: int = 2
+
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                raise BudgetOverError
+            return super().boot(boots)
+
+    crew = Short(lambda kernel, _: 9 if kernel == "mine" else 90)
+    settled = alone(trend_of(), Retrial(2, 4.0, 3.1, 30, 40), fresh(crew), lambda: True)
+    assert settled is not None and crew.calls_left < 0
+    assert settled[1].text.startswith("calls of move(): 9, with the reference kernel 90; less in")
 
 
 def test_a_trend_that_no_load_shows_alone_has_no_smaller_case() -> None:
