@@ -70,3 +70,17 @@ def test_a_load_in_which_nothing_waits_and_nothing_moves() -> None:
     text = render_excerpt(run, "ping-pong")
     assert "the middle of the load" in text
     assert "\x1b" not in text
+
+
+def test_tasks_that_stay_uneven_are_shown_where_they_have_settled() -> None:
+    """CPU 2 has one hog, CPU 0 two; what CPU 2 compares says why it pulls none."""
+    run = recording(
+        "time ms=1000;hog n=3 cpus=0,2",
+        [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000), (3, "hog0.2", 2, 0, 1000)],
+    )
+    wakeup: dict[str, object] = {"event_pid": 1, "event_comm": "x", "target_cpu": 0}
+    text = render_excerpt(with_events(run, [(800, 0, "sched_wakeup", wakeup)]), "spread")
+    middle = run.settled.start_ns + run.settled.length_ns // 2
+    assert text.startswith(f"CPU 2 has 1 task, CPU 0 has 2 tasks, {middle / MS:.3f} ms after")
+    assert "What CPU 2 compares" in text
+    assert "    own group 2-3: 1 task on 2 CPUs, 1 idle\n    group 0-1: 2 tasks" in text

@@ -53,8 +53,14 @@ def compile_c(text: str) -> None:
     subprocess.run(words, input=text, text=True, check=True, timeout=60)
 
 
-@pytest.mark.parametrize("prop", ["ping-pong", "lost-time", "fairness", "response", "affinity"])
-@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS.keys())
+HOGS_LATER = "time ms=99;hog n=3 cpus=0 later=1"
+SHORT = [(load, prop) for load in LOADS.values()
+         for prop in ("ping-pong", "lost-time", "fairness", "response", "affinity")] + [
+    (load, "spread") for load in (LOADS["hogs"], LOADS["masks"], HOGS_LATER)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("load", "prop"), SHORT)
 def test_a_program_of_each_kind_of_load_compiles_and_is_short(load: str, prop: str) -> None:
     case = case_of(load)
     assert unsupported(case, prop) == ""

@@ -22,7 +22,8 @@ def render_excerpt(run: LoadRecording, prop: str) -> str:
     """Return the events of the load's tasks around the worst moment, and the state of groups.
 
     The moment is in the longest time in which a CPU was idle beside a waiting task, or the move
-    after which most moves follow (by active balance, if any); otherwise the middle of the load. For
+    after which most moves follow (by active balance, if any); for tasks that stay uneven, and
+    otherwise, the middle of the settled time or of the load. For
     each NUMA domain of the CPU concerned, the state is what `sched_balance_find_src_group()`
     compares: tasks and idle CPUs of its groups, counted from the events.
     """
@@ -47,6 +48,8 @@ def _worst(run: LoadRecording, prop: str) -> tuple[int, int | None, str]:
     if prop in _MOVES and (move := _crowded_move(run)) is not None:
         time_ns, task, source, target = move
         return time_ns, target, f"Task {task} moves from CPU {source} to CPU {target}"
+    if prop == "spread":
+        return _uneven(run)
     best, cpu = (0, 0), None
     for part in range(len(run.load.parts)):
         for idle_cpu, spans in run.avoidable(part).items():
@@ -60,6 +63,18 @@ def _worst(run: LoadRecording, prop: str) -> tuple[int, int | None, str]:
     later = start + min(length // 2, 20 * MS)
     text = f"CPU {cpu} is idle for {length / MS:.1f} ms while a task waits that may run there"
     return later, cpu, text
+
+
+def _uneven(run: LoadRecording) -> tuple[int, int, str]:
+    """Return the middle of the settled time, and the emptiest CPU that the tasks may use."""
+    middle = run.settled.start_ns + run.settled.length_ns // 2
+    runnable = _runnable(run, middle)
+    by_count = sorted(run.last_masks(0), key=lambda cpu: (runnable.get(cpu, 0), cpu))
+    least, most = (
+        f"CPU {cpu} has {counted(runnable.get(cpu, 0), 'task')}"
+        for cpu in (by_count[0], by_count[-1])
+    )
+    return middle, by_count[0], f"{least}, {most}"
 
 
 def _crowded_move(run: LoadRecording) -> tuple[int, str, int, int] | None:

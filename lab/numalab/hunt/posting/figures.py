@@ -11,13 +11,14 @@ class Figure:
 
     `meaning` is its name for people. A reproducer reads /proc by `table`: of each task its CPU
     time and changes of CPU; of each CPU its idle time, and for how long and how often tasks waited
-    for it; or samples of the CPU of each task. `by_row` are C statements for row `i` of the table,
-    which may use the sums `sum`, `all` and `least`; `code` sets `figure` from these sums. Above
-    `most` a kernel without a baseline shows the violation.
+    for it; samples of the CPU of each task; or how many tasks the CPUs have (`crowds`). `by_row`
+    are C statements for row `i` of the table, which may use the sums `sum`, `all` and `least`;
+    `code` sets `figure` from these sums. Above `most` a kernel without a baseline shows the
+    violation.
     """
 
     meaning: str
-    table: Literal["tasks", "cpus", "samples"]
+    table: Literal["tasks", "cpus", "samples", "crowds"]
     by_row: tuple[str, ...]
     code: str
     most: float
@@ -55,6 +56,13 @@ _DELAY = Figure(
 _OUTSIDE = Figure(
     "samples of tasks on CPUs outside their masks", "samples", (), "figure = outside;", 0.0
 )
+_UNEVEN = Figure(
+    "more tasks on the fullest CPU than on the emptiest, in the mean",
+    "crowds",
+    (),
+    "figure = uneven / (MS / 20);",
+    6.0,
+)
 
 FIGURES: Mapping[str, Figure] = {
     "affinity": _OUTSIDE,
@@ -66,6 +74,7 @@ FIGURES: Mapping[str, Figure] = {
     "proportion": _UNFAIR,
     "reachability": _LOST,
     "response": _DELAY,
+    "spread": _UNEVEN,
     "wake-up-latency": _DELAY,
     "wandering": _MOVES,
     "work-conservation": _LOST,

@@ -103,6 +103,24 @@ static void sample(long until_ms)
 		}
 }
 """,
+    "crowds": """
+static void sample(long until_ms) /* the second half only, when tasks have spread */
+{
+	for (; now_ms < until_ms; now_ms += 10, usleep(10000)) {
+		int on[CPUS] = { 0 }, least = count, most = 0;
+
+		for (int i = 0; i < count; i++) {
+			sprintf(text, "/proc/%d/stat", tasks[i].pid);
+			on[(int)word(text, "", 39)]++;
+		}
+		for (int i = 0; i < CPUS; i++) {
+			least = ALLOWED >> i & 1 && on[i] < least ? on[i] : least;
+			most = ALLOWED >> i & 1 && on[i] > most ? on[i] : most;
+		}
+		uneven += now_ms < MS / 2 ? 0 : most - least;
+	}
+}
+""",
 }
 ROWS = {
     "tasks": """\
@@ -115,9 +133,12 @@ ROWS = {
 	for (int i = 0; i < CPUS; i++) {
 		printf("CPU %d: idle for %.0f ms, tasks waited for %.0f ms\\n", i, idle[i], waited[i]);
 """,
-    "samples": """\
+    **dict.fromkeys(
+        ("samples", "crowds"),
+        """\
 	for (int i = 0; i < count; i++) {
 		sprintf(text, "/proc/%d/stat", tasks[i].pid);
 		printf("task %d: last on CPU %.0f\\n", i, word(text, "", 39));
 """,
+    ),
 }

@@ -125,6 +125,7 @@ class _Program:
         self.later = any(part.later for part in load.parts)
         # Whether the program keeps its tasks: to change their masks, or to read about them.
         self.keeps = figure.table != "cpus" or self.starts or self.later
+        self.sampled = figure.table in ("samples", "crowds")
 
     def includes(self) -> Iterator[str]:
         yield "#define _GNU_SOURCE\n"
@@ -142,8 +143,10 @@ class _Program:
     def constants(self, most: float) -> Iterator[str]:
         tasks = sum(part.count * _PROCESSES[part.kind] for part in self.load.parts)
         yield f"\n#define MS {self.load.ms}\n"
-        if self.figure.table == "cpus":
+        if self.figure.table in ("cpus", "crowds"):
             yield f"#define CPUS {self.cpus}\n"
+        if self.figure.table == "crowds":
+            yield f"#define ALLOWED {_hex(self.load.parts[0].later or self.load.parts[0].cpus)}\n"
         yield f"#define LIMIT {most:.4} /* {self.figure.meaning} */\n\n"
         if self.keeps:
             columns = " double ms, moves;" if self.figure.table == "tasks" else ""
@@ -159,6 +162,8 @@ class _Program:
             yield f"static double idle[CPUS], waited[CPUS]{turns};\n"
         if self.figure.table == "samples":
             yield "static long now_ms, outside;\n"
+        if self.figure.table == "crowds":
+            yield "static double now_ms, uneven;\n"
         yield "static char text[64];\n"
 
     def _uses(self, name: str) -> bool:
@@ -215,10 +220,9 @@ class _Program:
         yield "	usleep(100000);\n"
         if self.starts:
             yield from self._allow("cpus")
-        sampled = self.figure.table == "samples"
-        yield "" if sampled else "	look(-1);\n"
+        yield "" if self.sampled else "	look(-1);\n"
         yield from self._meanwhile()
-        yield "" if sampled else "	look(1);\n"
+        yield "" if self.sampled else "	look(1);\n"
         yield ROWS[self.figure.table]
         allowed = {
             cpu for part in self.load.parts for cpu in (*part.cpus, *part.later, *part.wakee)
@@ -260,11 +264,10 @@ class _Program:
 
     def _meanwhile(self) -> Iterator[str]:
         """Yield the waits and the changes between the begin and the end of the load, in order."""
-        sampled = self.figure.table == "samples"
         changes: list[tuple[int, str]] = []
         if self.later:
             code = "".join(self._allow("later"))
-            if sampled:
+            if self.figure.table == "samples":
                 code += (
                     "	for (int i = 0; i < count; i++)\n		tasks[i].cpus = tasks[i].later;\n"
                 )
@@ -277,7 +280,7 @@ class _Program:
         for ms, code in [*sorted(changes), (self.load.ms, "")]:
             if ms > now:
                 rest = "MS" if ms == self.load.ms and not now else str(ms - now)
-                yield f"	sample({ms});\n" if sampled else f"	usleep({rest} * 1000);\n"
+                yield f"	sample({ms});\n" if self.sampled else f"	usleep({rest} * 1000);\n"
             yield code
             now = max(now, ms)
 
