@@ -117,7 +117,7 @@ def test_what_was_confirmed_on_5_10_is_what_is_stored() -> None:
     assert [row["prop"] for row in stored["unconfirmed"]] == ["idle-cores"]
     survey = json.loads((STORED / "survey-debian-5.10-seed-100.json").read_text(encoding="utf-8"))
     assert all(stored[key] == survey[key] for key in ("machines", "loads", "closeness"))
-    assert f"in all {stored['machines']} cases, `affinity` was" in SAID
+    assert f"all {stored['machines']} cases booted, `affinity` was" in SAID
     assert f"came to {stored['closest']['work-conservation']:.0%}".replace("%", " %") in SAID
     for kernel in ("5.10", "6.1"):
         printed = (STORED / f"hunted-debian-{kernel}.txt").read_text(encoding="utf-8")
@@ -196,7 +196,9 @@ def test_what_the_configuration_of_distributions_showed_is_what_is_stored() -> N
     assert stored["closest"]["domains"] == stored["closest"]["kernel-log"] == 0
 
 
-@pytest.mark.parametrize("name", ["idle-far-cpu-ring", "pulled-both-ways-line"])
+@pytest.mark.parametrize(
+    "name", ["idle-far-cpu-ring", "pulled-both-ways-line", "uneven-beside-idle-nodes"]
+)
 def test_folders_of_findings_are_short_and_show_them(name: str) -> None:
     case, table, _ = read_case(STORED / f"{name}.toml")
     folder = STORED / name
@@ -224,8 +226,10 @@ def test_the_decisions_that_explain_findings_are_those_that_are_stored() -> None
         for row in re.findall(r"^(?:6.12|with the change) +([\d. ]+)$", ring, re.MULTILINE)
     ]
     (before, after), (later_before, later_after) = rows[:2], rows[2:]
-    assert f"from {min(before):.0f} to {max(before):.0f} ms a second to {max(after):.0f} ms" in SAID
-    assert f"from {min(later_before):.0f} ms or more to {max(later_after):.0f} ms" in SAID
+    least, most, mended = (f"{value:.0f}" for value in (min(before), max(before), max(after)))
+    assert f"is {mended} ms a second or less instead of {least} to {most} with" in SAID
+    least, mended = (f"{value:.0f}" for value in (min(later_before), max(later_after)))
+    assert f"and {mended} or less instead of {least} or more with" in SAID
 
 
 def test_outcomes_with_and_without_direction_are_those_that_are_stored() -> None:
