@@ -44,6 +44,7 @@ class Overview:
         self.jobs = 1
         self.running: dict[str, _Run] = {}
         self._costs: dict[str, float] = {}
+        self._expected = self._took = 0.0  # of the tasks that are done
 
     def plan(self, schedule: "Schedule") -> None:
         """Start a schedule."""
@@ -64,15 +65,19 @@ class Overview:
             case "retry":
                 self.running.pop(key, None)
             case "done" | "failed":
-                self.running.pop(key, None)
-                self._costs.pop(key, None)
+                run = self.running.pop(key, None)
+                cost = self._costs.pop(key, 0.0)
+                if event.kind == "done" and run is not None:
+                    self._expected += cost
+                    self._took += now - run.began
                 self.failed += event.kind == "failed"
 
     def seconds_left(self, now: float) -> float:
-        """Estimate the remaining time."""
-        spent = sum(min(run.cost, now - run.began) for run in self.running.values())
-        left = sum(self._costs.values()) - spent
-        longest = max((run.cost - (now - run.began) for run in self.running.values()), default=0.0)
+        """Estimate the remaining time: what the tasks cost, at the pace of those that are done."""
+        pace = self._took / self._expected if self._expected else 1.0
+        under_way = [(pace * run.cost, now - run.began) for run in self.running.values()]
+        left = pace * sum(self._costs.values()) - sum(map(min, under_way))
+        longest = max((cost - spent for cost, spent in under_way), default=0.0)
         return max(left / self.jobs, longest, 0.0)
 
 

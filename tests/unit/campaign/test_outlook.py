@@ -170,6 +170,17 @@ def test_what_is_shown_while_runs_are_under_way(tmp_path: Path) -> None:
     assert overview.running[every[0].key].share(99.0) == 0.99
     done = TaskEvent("done", every[0], "done", 1, 9.0)
     overview.note(done, 9.0)
-    assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 10.5 s left"
+    assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 9.0 s left"
     overview.note(TaskEvent("failed", every[1], "failed: x", 2), 10.0)
     assert (overview.failed, overview.running) == (1, {})
+
+
+def test_the_time_left_follows_runs_that_take_longer_than_their_costs(tmp_path: Path) -> None:
+    every = tasks(ready(tmp_path))[:4]
+    overview = Overview()
+    overview.plan(Schedule(every, tuple(Cost(10.0) for _ in every), 1))
+    overview.note(TaskEvent("started", every[0], "starting", 0), 0.0)
+    overview.note(TaskEvent("done", every[0], "done", 1, 25.0), 25.0)
+    assert overview.seconds_left(25.0) == 75
+    overview.note(TaskEvent("started", every[1], "starting", 1), 25.0)
+    assert overview.seconds_left(45.0) == 55
