@@ -21,6 +21,7 @@ from scipy import stats
 Claim = Mapping[str, Any]
 LEVEL, TINY, FAR = 0.05, 1e-9, 1e5  # no shift is larger
 TIMES = ("s", "ms", "us", "ns")
+HALF = {"count": 0.0, "ratio": 0.5, "linear": 0.5}  # a unit of the last digit; counts are exact
 NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
 
 
@@ -92,10 +93,6 @@ class Question:
             inner, outer = (middle, outer) if self.holds(middle, level) else (inner, middle)
         return inner
 
-    def opinion(self, level: float) -> Opinion:
-        interval = self.interval(level) if len(self.before) <= 5 else None  # takes its time
-        return Opinion(self.verdict(level), self.p_value, level, interval)
-
     def verdict(self, level: float) -> str:
         inside = self.margin[0] < self.shift < self.margin[1]
         at_margin = [self.holds(end, level) for end in self.margin]
@@ -105,9 +102,8 @@ class Question:
                 return "refuted"
             return ("reproduced" if within else "inconclusive") if self.fires else "vacuous"
         sign = -1 if self.claim["direction"] == "lower" else 1
-        published = self.published(sign)
-        if published is None:  # any change in that direction beyond the margin
-            published = sign * self.margin[(sign + 1) // 2], inf
+        beyond = sign * self.margin[(sign + 1) // 2], inf  # any change in that direction
+        published = self.published(sign) or beyond
         between = published[0] <= sign * self.shift <= published[1]
         hit = between or any(self.holds(sign * end, level) for end in published if end < inf)
         if not self.holds(0.0, level):
@@ -116,19 +112,26 @@ class Question:
         return ("inconclusive" if hit else "refuted") if self.fires else "not reached"
 
     def published(self, sign: int) -> tuple[float, float] | None:
-        """The published shifts, positive in the claimed direction."""
+        """The shifts that round to the published ones, positive in the claimed direction."""
         text, shifts = self.claim.get("published", ""), []
-        for first, second in re.findall(rf"(?<![\w.+-]){NUMBER} ?%? to {NUMBER}", text):
-            pair = [float(part.replace(",", "")) for part in (first, second)]
-            shifts.append(float(np.diff(scaled(pair, self.scale))[0]))
+        for pair in re.findall(rf"(?<![\w.+-]){NUMBER} ?%? to {NUMBER}", text):
+            first, second = (scaled(about(part, HALF[self.scale]), self.scale) for part in pair)
+            shifts += [second[1] - first[0], second[0] - first[1]]
         signed = re.findall(r"(?<![\w.])([+-]\d+(?:\.\d+)?) ?%", text)
-        shifts = shifts or [as_shift(float(percent), self.scale) for percent in signed]
+        percents = [end for percent in signed for end in about(percent, 0.5)]
+        shifts = shifts or [as_shift(percent, self.scale) for percent in percents]
         if not shifts:
             return None
-        to_0 = float(np.mean(self.before)) - log(0.5)  # no count falls below 0
-        most = to_0 if self.scale == "count" and sign < 0 else inf
+        falls = self.scale == "count" and sign < 0  # no count falls below 0
+        most = float(np.mean(self.before)) - log(0.5) if falls else inf
         ends = sorted(min(sign * shift, most) for shift in shifts)
         return ends[0], ends[-1]
+
+
+def about(text: str, half: float) -> tuple[float, float]:
+    """The numbers that round to a printed one; `half` is that of its last digit."""
+    value, unit = float(text.replace(",", "")), 10.0 ** -len(text.partition(".")[2])
+    return value - half * unit, value + half * unit
 
 
 def as_shift(percent: float, scale: str) -> float:
@@ -142,15 +145,11 @@ def scaled(values: Sequence[float], scale: str) -> list[float]:
 
 def level_of(primary: bool, p_values: Sequence[float], size: int) -> float:
     p_values = [*p_values, *[1.0] * (size - len(p_values))]
-    shown = int(sum(stats.false_discovery_control(p_values) <= LEVEL + TINY))
     if not primary:
+        shown = int(sum(stats.false_discovery_control(p_values) <= LEVEL + TINY))
         return LEVEL * max(shown, 1) / size
-    shown = 0
-    for place, p_value in enumerate(sorted(p_values)):
-        if p_value > LEVEL / (size - place) + TINY:
-            break
-        shown += 1
-    return LEVEL / (size - max(shown, 1) + 1)
+    steps = (p_value > LEVEL / (size - n) + TINY for n, p_value in enumerate(sorted(p_values)))
+    return LEVEL / (size - max([*steps, True].index(True), 1) + 1)
 
 
 def opinions(study: Path, results: Path) -> dict[tuple[str, str, str], Opinion]:
@@ -161,26 +160,27 @@ def opinions(study: Path, results: Path) -> dict[tuple[str, str, str], Opinion]:
     modes = {json.loads(text)["mode"] for text in table["manifest"].drop_nulls()}
     first, questions = next(iter(file["variants"])), {}
     cells = {(run["topology"], run["workload"]) for run in plan["runs"]}
-    for claim in file.get("claims", []):
+    for claim in (claim for claim in file.get("claims", []) if claim.get("direction")):
         for topology, label in cells:
-            other = claim.get("topology", topology) != topology
-            if other or not claim.get("direction") or claim.get("workload", label) != label:
+            if claim.get("topology", topology) != topology or claim.get("workload", label) != label:
                 continue
             here = table.filter(topology=topology, workload=label)
             questions[topology, label, claim["text"]] = ask(claim, here, first, modes)
     judged = {key: question for key, question in questions.items() if question}
     texts = {claim["text"] for claim in file.get("claims", []) if claim.get("primary")}
     primary = [key for key in questions if key[2] in texts]
-    sizes = {True: max(len(primary), file.get("primary_claims", 0))}
-    sizes[False] = sum(key not in primary for key in judged)
     levels = {}
-    for of, size in sizes.items():
+    for of, least in ((True, max(len(primary), file.get("primary_claims", 0))), (False, 1)):
         p_values = [q.p_value for key, q in judged.items() if (key in primary) == of]
-        levels[of] = level_of(of, p_values, max(size, 1))
-    return {
-        key: question.opinion(levels[key in primary]) if question else Opinion("cannot be seen")
-        for key, question in questions.items()
-    }
+        levels[of] = level_of(of, p_values, max(least, len(p_values), 1))
+    return {key: opinion(question, levels[key in primary]) for key, question in questions.items()}
+
+
+def opinion(question: Question | None, level: float) -> Opinion:
+    if question is None:
+        return Opinion("cannot be seen")
+    interval = question.interval(level) if len(question.before) <= 5 else None  # takes its time
+    return Opinion(question.verdict(level), question.p_value, level, interval)
 
 
 def ask(claim: Claim, here: pl.DataFrame, first: str, modes: set[str]) -> Question | None:

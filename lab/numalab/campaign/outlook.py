@@ -25,7 +25,6 @@ from numalab.statistics.scale import Scale, change_of
 from numalab.statistics.shift import LEVEL, fewest_runs, smallest_shift
 from numalab.statistics.verdict import (
     FAMILIES,
-    ClaimedChange,
     ClaimTest,
     Family,
     claim_test,
@@ -258,8 +257,7 @@ def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -
         for variant in (claim.from_variant, claim.to)
     )
     scale = claim.scale_of(unit)
-    published = None if claim.direction == "same" else claim.published_shifts(scale)
-    change = ClaimedChange(claim.direction, scale, published, claim.margin)
+    change = claim.change_on(scale)
     test = None
     if before and after:
         with suppress(ValueError):

@@ -44,14 +44,17 @@ class ClaimedChange:
     """A change that a source claims, on a scale.
 
     `published` are the smallest and the largest shift that the source reports; None where it only
-    has a direction. `margin` is the change in percent (or units of a linear scale) below which
-    nothing has changed.
+    has a direction. `rounded` are those that round to what it reports. `margin` is the change in
+    percent (or units of a linear scale) below which nothing has changed. `capped` is whether the
+    source reports a larger decrease than these counts can have.
     """
 
     towards: Towards
     scale: Scale
     published: tuple[float, float] | None = None
     margin: float = MARGIN
+    rounded: tuple[float, float] | None = None
+    capped: bool = False
 
     @property
     def unchanged(self) -> tuple[float, float]:
@@ -65,7 +68,8 @@ class ClaimedChange:
         Where only a direction is published, any change in it beyond the margin does.
         """
         if self.published is not None:
-            return min(self.published), max(self.published)
+            ends = (*self.published, *(self.rounded or ()))
+            return min(ends), max(ends)
         low, high = self.unchanged
         return (-inf, low) if self.towards == "lower" else (high, inf)
 
@@ -132,8 +136,10 @@ def claim_test(
     shift = shift_between(first, second)
     if claim.scale == "count" and claim.towards == "lower" and claim.published is not None:
         most = on_scale([0.0], "count")[0] - fsum(first) / len(first)
-        low, high = (max(published, most) for published in claim.published)
-        claim = replace(claim, published=(low, high))
+        low, high = (max(end, most) for end in claim.published)
+        least, largest = (max(end, most) for end in claim.claimed)
+        capped = (low, high) != claim.published
+        claim = replace(claim, published=(low, high), rounded=(least, largest), capped=capped)
     return ClaimTest(claim, first, second, shift, fires)
 
 
@@ -205,8 +211,11 @@ def _right(
     if claim.published is None:
         return ("direction only", "within the margin") if within else ("reproduced", "")
     if _meets(claim.claimed, interval):
-        return "reproduced", ""
-    nearest = max(claim.published) if interval[0] > max(claim.published) else min(claim.published)
+        if not _meets((min(claim.published), max(claim.published)), interval):
+            return "reproduced", "within the rounding of the published figures"
+        return "reproduced", "a larger fall is published: to about 0" if claim.capped else ""
+    least, most = claim.claimed
+    nearest = most if interval[0] > most else least
     larger = interval[0] > nearest
     return "direction only", "larger" if larger == (claim.towards == "higher") else "smaller"
 

@@ -4,6 +4,7 @@ import operator
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -12,7 +13,7 @@ from numalab.document import Document
 from numalab.measure import ClaimVerdict
 from numalab.results.plan import Cell, PlannedRun
 from numalab.statistics.scale import Scale, default_scale, on_scale, shift_of
-from numalab.statistics.verdict import MARGIN
+from numalab.statistics.verdict import MARGIN, ClaimedChange
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
@@ -102,21 +103,40 @@ class Claim(Document):
         signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
         return tuple((sign, bound) for sign, bound in signs if bound is not None)
 
-    def published_shifts(self, scale: Scale) -> tuple[float, float] | None:
+    def published_shifts(
+        self, scale: Scale, *, rounded: bool = False
+    ) -> tuple[float, float] | None:
         """The smallest and largest change in `published`, as shifts on the scale.
 
         Pairs of numbers (`1,714 to 338 s`), else signed percentages (`+7% to +15%`); None for
-        words.
+        words. With `rounded` those of all figures that round to the published ones; a count is
+        exact.
         """
         shifts: list[float] = []
-        for pair in _PAIR.findall(self.published):
-            first, second = (float(number.replace(",", "")) for number in pair)
+        for first, second in _PAIR.findall(self.published):
+            by = (0.0, 0.0) if not rounded or scale == "count" else (_half(first), -_half(second))
             with suppress(ValueError):
-                before, after = on_scale([first, second], scale)
-                shifts.append(after - before)
+                for sign in (1, -1):
+                    pair = (_number(first) + sign * by[0], _number(second) + sign * by[1])
+                    before, after = on_scale(pair, scale)
+                    shifts.append(after - before)
         if not shifts:
-            shifts = [shift_of(float(number), scale) for number in _SIGNED.findall(self.published)]
+            for number in _SIGNED.findall(self.published):
+                half = _half(number) if rounded else 0.0
+                shifts += [shift_of(float(number) + by, scale) for by in (-half, half)]
         return (min(shifts), max(shifts)) if shifts else None
+
+    def change_on(self, scale: Scale) -> ClaimedChange:
+        """Return the claimed change on a scale. Raises ValueError for a claim without direction."""
+        if self.direction is None:
+            raise ValueError("the claim has no direction")
+        change = ClaimedChange(self.direction, scale, margin=self.margin)
+        if self.direction == "same":
+            return change
+        published, rounded = (
+            self.published_shifts(scale, rounded=rounded) for rounded in (False, True)
+        )
+        return replace(change, published=published, rounded=rounded)
 
     def scale_of(self, unit: str) -> Scale:
         """Return the scale of the claim for a measure in this unit."""
@@ -147,6 +167,15 @@ class Claim(Document):
     def is_about(self, topology: str, label: str) -> bool:
         """Return whether the claim is about this cell."""
         return self.topology in (None, topology) and self.workload in (None, label)
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _half(text: str) -> float:
+    """Return half a unit of the last digit of a number."""
+    return 0.5 * 10.0 ** -len(text.partition(".")[2])
 
 
 def claims_about(

@@ -9,7 +9,7 @@ import pytest
 from numalab.campaign.outlook import ClaimOutlook, look_at_claims
 from numalab.cli.study.plan import command
 from numalab.places import project_dir
-from numalab.statistics.scale import change_of
+from numalab.statistics.scale import Scale, change_of
 from numalab.study.claims import Claim
 from numalab.study.model import find_study
 from numalab.study.plan import plan_study
@@ -55,6 +55,26 @@ def test_the_published_change_on_other_scales() -> None:
     )
     assert claim(published="16 to 1").published_shifts("count") == (log(1.5 / 16.5),) * 2
     assert claim(published="0 to 0").published_shifts("count") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("published", "scale", "least", "most"),
+    [
+        ("48 to 47 us", "ratio", log(46.5 / 48.5), log(47.5 / 47.5)),
+        ("6.3 to 6.2 s", "ratio", log(6.15 / 6.35), log(6.25 / 6.25)),
+        ("1,714 to 338 s", "ratio", log(337.5 / 1714.5), log(338.5 / 1713.5)),
+        ("50.7 % to 41.0 %", "linear", -9.8, -9.6),
+        ("-30%", "ratio", log(0.695), log(0.705)),
+        ("+1.55% to +2.0%", "linear", 1.545, 2.05),
+        ("16 to 1", "count", log(1.5 / 16.5), log(1.5 / 16.5)),
+    ],
+)
+def test_the_changes_that_round_to_the_published_one(
+    published: str, scale: Scale, least: float, most: float
+) -> None:
+    """Counts are exact."""
+    shifts = claim(published=published).published_shifts(scale, rounded=True)
+    assert shifts == pytest.approx((least, most))
 
 
 def test_what_refutes_a_claim() -> None:

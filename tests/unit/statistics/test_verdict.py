@@ -1,6 +1,7 @@
 """Verdicts by size, and the two families of claims."""
 
 import random
+from dataclasses import replace
 from math import inf, log
 
 import pytest
@@ -40,6 +41,29 @@ def judge(
 
 def times(factor: float) -> list[float]:
     return [factor * value for value in BASE]
+
+
+def test_a_published_change_stands_for_all_that_round_to_it() -> None:
+    """48 to 47 is -4.1 to 0 %: a change by -0.5 % is within that, and the verdict says so."""
+    exact = ClaimedChange("lower", "ratio", (log(47 / 48),) * 2)
+    rounded = replace(exact, rounded=(log(46.5 / 48.5), 0.0))
+    verdicts = {
+        claim: judged(claim_test(claim, [100.0, 100.1] * 4, [99.5, 99.6] * 4), "primary", 1, LEVEL)
+        for claim in (exact, rounded)
+    }
+    assert verdicts[exact].verdict == "direction only"
+    assert verdicts[rounded].verdict == "reproduced"
+    assert verdicts[rounded].detail == "within the rounding of the published figures"
+    assert exact.smallest == rounded.smallest, "what runs have to show is the printed change"
+
+
+def test_a_published_fall_beyond_that_to_0_is_said() -> None:
+    claim = ClaimedChange("lower", "count", (log(1.5 / 4244.5),) * 2)
+    verdict = judged(claim_test(claim, [49.0] * 5, [0.0] * 5), "primary", 1, LEVEL)
+    assert (verdict.verdict, verdict.detail) == (
+        "reproduced",
+        "a larger fall is published: to about 0",
+    )
 
 
 NOISY = [60.0, 140.0, 100.0, 80.0, 120.0]

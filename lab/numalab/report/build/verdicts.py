@@ -12,7 +12,6 @@ from numalab.results.reader import StoredRun, of_variant
 from numalab.statistics.shift import MOST_RUNS
 from numalab.statistics.summary import change_percent, numbers, summarise
 from numalab.statistics.verdict import (
-    ClaimedChange,
     ClaimTest,
     Family,
     SizeJudgement,
@@ -146,8 +145,7 @@ def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comp
         return _Comparison(claim, runs, None, why)
     assert claim.direction is not None
     scale = claim.scale_of(unit)
-    published = None if claim.direction == "same" else claim.published_shifts(scale)
-    change = ClaimedChange(claim.direction, scale, published, claim.margin)
+    change = claim.change_on(scale)
     fires = _fires(claim, of_variant(runs, baseline), before)
     try:
         return _Comparison(claim, runs, claim_test(change, before, after, fires=fires), "")
