@@ -248,10 +248,10 @@ def forkers(rng: random.Random, machine: Topology) -> Load | None:
     if rng.random() < 0.3 and len(allowed) > 2:
         allowed = tuple(sorted(rng.sample(allowed, rng.randint(2, len(allowed)))))
     cpus = len(allowed)
-    burst = rng.choice((1, max(1, cpus - 1), max(1, cpus // 2), cpus + cpus // 2))
-    run = rng.choice((3000, 10000, 20000))
+    burst = rng.choice((1, 1, max(1, cpus - 1), max(1, cpus // 2), cpus + cpus // 2))
+    run, sleep = rng.choice((3000, 10000, 20000)), rng.choice((500, 5000))
     count = rng.choice((1, 1, 2))
-    return Load(1000, (Part("forker", count, allowed, burst=burst, run_us=run, sleep_us=5000),))
+    return Load(1000, (Part("forker", count, allowed, burst=burst, run_us=run, sleep_us=sleep),))
 
 
 def crowded_forkers(rng: random.Random, machine: Topology) -> Load | None:
