@@ -275,6 +275,9 @@ def _parse_patches(texts: Iterable[tuple[Path, str]], path: Path) -> tuple[Patch
 
 
 def _parse_patch(text: str, path: Path) -> Patch:
+    """Parse a patch; one all of whose lines end in CR LF is read as if in LF, as in a mailbox."""
+    if text.count("\n") == text.count("\r\n"):
+        text = text.replace("\r\n", "\n")
     try:
         files = parse_patch(text)
     except PatchError as error:

@@ -78,3 +78,13 @@ def test_series_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "gone.patch").write_text("words\n")
     with pytest.raises(UserError, match=r"gone\.patch: holds no diff"):
         load_series(tmp_path)
+
+
+def test_a_patch_whose_lines_end_in_cr_lf_is_read_as_if_in_lf(tmp_path: Path) -> None:
+    """As from a browser or a mail program; a patch that adds one such line keeps it."""
+    text = "Subject: [PATCH] x\n\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"
+    file = tmp_path / "x.patch"
+    file.write_bytes(text.replace("\n", "\r\n").encode())
+    assert apply_series([load_series(file)], {"f": "one\ntwo\n"}.get)["f"] == "one\nthree\n"
+    file.write_bytes(text.replace("+three\n", "+three\r\n").encode())
+    assert apply_series([load_series(file)], {"f": "one\ntwo\n"}.get)["f"] == "one\nthree\r\n"
