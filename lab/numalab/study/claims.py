@@ -113,17 +113,14 @@ class Claim(Document):
         exact.
         """
         shifts: list[float] = []
-        for first, second in _PAIR.findall(self.published):
-            by = (0.0, 0.0) if not rounded or scale == "count" else (_half(first), -_half(second))
+        for pair in _PAIR.findall(self.published):
+            inexact = rounded and scale != "count"
             with suppress(ValueError):
-                for sign in (1, -1):
-                    pair = (_number(first) + sign * by[0], _number(second) + sign * by[1])
-                    before, after = on_scale(pair, scale)
-                    shifts.append(after - before)
+                before, after = (on_scale(_ends(part, rounded=inexact), scale) for part in pair)
+                shifts += [after[0] - before[1], after[1] - before[0]]
         if not shifts:
-            for number in _SIGNED.findall(self.published):
-                half = _half(number) if rounded else 0.0
-                shifts += [shift_of(float(number) + by, scale) for by in (-half, half)]
+            ends = (_ends(part, rounded=rounded) for part in _SIGNED.findall(self.published))
+            shifts = [shift_of(end, scale) for pair in ends for end in pair]
         return (min(shifts), max(shifts)) if shifts else None
 
     def change_on(self, scale: Scale) -> ClaimedChange:
@@ -169,13 +166,11 @@ class Claim(Document):
         return self.topology in (None, topology) and self.workload in (None, label)
 
 
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
-def _half(text: str) -> float:
-    """Return half a unit of the last digit of a number."""
-    return 0.5 * 10.0 ** -len(text.partition(".")[2])
+def _ends(text: str, *, rounded: bool) -> tuple[float, float]:
+    """Return the number, twice, or the least and the largest that `rounded` to it."""
+    number = float(text.replace(",", ""))
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2]) if rounded else 0.0
+    return number - half, number + half
 
 
 def claims_about(

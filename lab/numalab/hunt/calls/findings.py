@@ -15,16 +15,16 @@ FLOOR, _APART = 10.0, 1.9
 def quantity_of(function: str) -> Quantity:
     """Return the quantity that compares the calls of a function, or the runs of a block."""
     what = "runs" if is_part(function) else "calls"
-    name, label = (f"{what}-of-{function}", f"{what} of {describe_code(function)}")
-    return Quantity(name, "", FLOOR, apart=_APART, label=label)
+    label = f"{what} of {describe_code(function)}"
+    return Quantity(f"{what}-of-{function}", "", FLOOR, apart=_APART, label=label)
 
 
 def call_findings(
     calls: Mapping[int, Mapping[str, int]], functions: CountedFunctions
 ) -> Iterator[Finding]:
     """Yield the findings about each counted function in each load."""
+    quantities = {name: quantity_of(name) for name in functions.all_names}
     for load, counts in calls.items():
-        for name in functions.all_names:
-            quantity = quantity_of(name)
+        for name, quantity in quantities.items():
             for change in quantity.changes:
                 yield quantity.finding(load, counts.get(name, 0), change)

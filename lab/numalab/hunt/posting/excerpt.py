@@ -23,9 +23,9 @@ def render_excerpt(run: LoadRecording, prop: str) -> str:
 
     The moment is in the longest time in which a CPU was idle beside a waiting task, or the move
     after which most moves follow (by active balance, if any); for tasks that stay uneven, and
-    otherwise, the middle of the settled time or of the load. For
-    each NUMA domain of the CPU concerned, the state is what `sched_balance_find_src_group()`
-    compares: tasks and idle CPUs of its groups, counted from the events.
+    otherwise, the middle of the settled time or of the load. For each NUMA domain of the CPU
+    concerned, the state is what `sched_balance_find_src_group()` compares: tasks and idle CPUs of
+    its groups, counted from the events.
     """
     moment, cpu, what = _worst(run, prop)
     lines = [f"{what}, {_ms(run, moment)} ms after the begin of the load."]

@@ -122,6 +122,11 @@ static void sample(long until_ms) /* the second half only, when tasks have sprea
 }
 """,
 }
+_LAST_CPUS = """\
+	for (int i = 0; i < count; i++) {
+		sprintf(text, "/proc/%d/stat", tasks[i].pid);
+		printf("task %d: last on CPU %.0f\\n", i, word(text, "", 39));
+"""
 ROWS = {
     "tasks": """\
 	for (int i = 0; i < count; i++) {
@@ -133,12 +138,6 @@ ROWS = {
 	for (int i = 0; i < CPUS; i++) {
 		printf("CPU %d: idle for %.0f ms, tasks waited for %.0f ms\\n", i, idle[i], waited[i]);
 """,
-    **dict.fromkeys(
-        ("samples", "crowds"),
-        """\
-	for (int i = 0; i < count; i++) {
-		sprintf(text, "/proc/%d/stat", tasks[i].pid);
-		printf("task %d: last on CPU %.0f\\n", i, word(text, "", 39));
-""",
-    ),
+    "samples": _LAST_CPUS,
+    "crowds": _LAST_CPUS,
 }
