@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,25 @@ from support.guest_types import LIMITS, MakeMachine
 
 BOOT_LOG = ["sh", "-c", "busybox dmesg"]
 MOST_BOOTS = 6  # until one of them is saved: on a busy host, a hold may be over too soon
+HURRY = -15  # the nice value of who has to meet a hold, which takes a tenth of a second
+
+
+@pytest.fixture(autouse=True)
+def hurried() -> Iterator[None]:
+    """Come before what else this host runs, if this user may."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        be_nice(HURRY)
+    yield
+    with suppress(PermissionError):
+        be_nice(own)
+
+
+def be_nice(value: int) -> None:
+    """Set the nice value of all threads of this process, and of those that they will start."""
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
 
 
 @pytest.fixture(scope="module", params=["tcg"])
@@ -87,12 +107,12 @@ head -c 64 /dev/urandom | md5sum
 
 @dataclass(frozen=True)
 class Traced:
-    """What a guest printed and recorded, the tables of its memory, and whether it had to boot."""
+    """What a guest printed and recorded, the tables of its memory, and how long it booted."""
 
     stdout: bytes
     recording: bytes
     tables: tuple[bytes, ...]
-    booted: bool = field(compare=False)
+    boot_seconds: float = field(compare=False)
 
 
 def traced(machine: Machine, folder: Path) -> Traced:
@@ -100,13 +120,13 @@ def traced(machine: Machine, folder: Path) -> Traced:
     folder.mkdir()
     job = Job(("sh", "-c", WORK), events=("sched:sched_switch", "sched:sched_wakeup"))
     run_dir = RunDir(folder / "run")
-    booted = run_guest(machine, job, run_dir, limits=LIMITS).wall_seconds["boot"] > 0.5
+    outcome = run_guest(machine, job, run_dir, limits=LIMITS)
     tables = (run_dir.memory_counts, run_dir.memory_traffic)
     return Traced(
         run_dir.stdout.read_bytes(),
         run_dir.trace.read_bytes(),
         tuple(table.read_bytes() for table in tables if machine.memory_model is not None),
-        booted,
+        outcome.wall_seconds["boot"],
     )
 
 
@@ -134,10 +154,10 @@ def test_a_guest_that_continues_does_to_the_byte_what_one_that_boots_does(
         try_again(cache)
         runs.append(traced(guest, tmp_path / str(len(runs))))
     warm = [traced(guest, tmp_path / f"warm-{number}") for number in range(2)]
-    assert not any(run.booted for run in warm)
     assert {cold, *runs, *warm} == {cold}
+    assert saved_guests(cache), f"{len(runs)} guests, and none was saved"
     other = traced(replace(guest, seed=8), tmp_path / "seed")
-    assert not other.booted
+    assert all(run.boot_seconds < cold.boot_seconds / 3 for run in (*warm, other))
     assert other.stdout != cold.stdout
     assert other.recording != cold.recording
 
