@@ -97,6 +97,11 @@ class LoadRecording(Recording):
         """The stays of the load's tasks."""
         return self.stays.filter(pl.col("pid").is_in(list(self.load_tasks)))
 
+    def places(self, *, nodes: bool) -> Mapping[int, int]:
+        """Return the node of each CPU, or each CPU itself: between these, tasks move."""
+        node_of = self.topology.nodes_of_cpus
+        return node_of if nodes else {cpu: cpu for cpu in node_of}
+
     @property
     def memory_users(self) -> int:
         """How many of its tasks use memory."""

@@ -96,7 +96,7 @@ class RecordedMachine:
         return cls(
             tuple(node.id for node in topology.nodes),
             {node.id: node.cpus for node in topology.nodes},
-            {cpu: node.id for node in topology.nodes for cpu in node.cpus},
+            topology.nodes_of_cpus,
             distance,
             {pair: levels.index(value) for pair, value in distance.items()},
         )

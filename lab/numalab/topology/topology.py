@@ -131,12 +131,13 @@ class Topology:
         return self.cpu_shape or CpuShape(self.cpu_count, 1, 1, 1)
 
     @cached_property
-    def _nodes_of_cpus(self) -> dict[int, int]:
+    def nodes_of_cpus(self) -> dict[int, int]:
+        """The node of each CPU."""
         return {cpu: node.id for node in self.nodes for cpu in node.cpus}
 
     def node_of_cpu(self, cpu: int) -> int:
         """Return the node of a CPU. Raises KeyError for an unknown CPU."""
-        return self._nodes_of_cpus[cpu]
+        return self.nodes_of_cpus[cpu]
 
     @cached_property
     def links(self) -> tuple[tuple[int, int], ...]:

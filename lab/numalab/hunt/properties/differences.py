@@ -83,9 +83,8 @@ def switches(run: LoadRecording) -> float | None:
 
 
 def _moves(run: LoadRecording, *, between_nodes: bool) -> float:
-    nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
     table = run.load_spans.sort("pid", "start_ns")
-    where = pl.col("cpu").replace_strict(nodes, default=-1, return_dtype=pl.Int64)
+    where = pl.col("cpu").replace_strict(run.places(nodes=True), default=-1, return_dtype=pl.Int64)
     moved = (pl.col("cpu") != pl.col("cpu").shift(1)) & (
         (where != where.shift(1)) if between_nodes else (where == where.shift(1))
     )
@@ -149,7 +148,7 @@ def woken_on_idle(run: LoadRecording) -> float | None:
 
 def _beside_waker(run: LoadRecording, *, nodes: bool) -> float | None:
     """Return the share of wake-ups of wakees on the CPU (or node) where their waker ran last."""
-    place_of = {cpu: node.id if nodes else cpu for node in run.topology.nodes for cpu in node.cpus}
+    place_of = run.places(nodes=nodes)
     tasks = run.load_tasks
     wakers = {(task.part, task.number): pid for pid, task in tasks.items() if task.kind == "waker"}
     count = same = 0

@@ -44,7 +44,7 @@ def _times(run: LoadRecording) -> pl.DataFrame:
 
 def _effective(run: LoadRecording, table: pl.DataFrame, *, nodes: bool) -> float | None:
     """Return the effective number of nodes or CPUs of amounts by CPU; None without any."""
-    places = {cpu: node.id if nodes else cpu for node in run.topology.nodes for cpu in node.cpus}
+    places = run.places(nodes=nodes)
     if table.is_empty() or len(set(places.values())) < 2:
         return None
     where = pl.col("cpu").replace_strict(places, default=-1, return_dtype=pl.Int64)

@@ -14,8 +14,7 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
 
     Weak in every other load: tasks that outnumber CPUs, or wake up elsewhere, change nodes.
     """
-    nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
-    if (changes := _changes(run, nodes)) is not None:
+    if (changes := _changes(run, nodes=True)) is not None:
         moved, rate = changes
         parts = run.load.parts
         alike = len({part.cpus for part in parts}) == 1 and all(p.kind == "hog" for p in parts)
@@ -30,8 +29,7 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
 @register_property("wandering", most=1000.0, suspect=2.0)
 def wandering(run: LoadRecording) -> Iterator[Observation]:
     """Tasks rarely change CPUs."""
-    cpus = {cpu: cpu for node in run.topology.nodes for cpu in node.cpus}
-    if (changes := _changes(run, cpus)) is not None:
+    if (changes := _changes(run, nodes=False)) is not None:
         moved, rate = changes
         yield Observation(
             rate,
@@ -45,14 +43,14 @@ def _tasks(run: LoadRecording) -> str:
     return "1 task" if run.load.tasks == 1 else f"{run.load.tasks} tasks"
 
 
-def _changes(run: LoadRecording, places: dict[int, int]) -> tuple[int, float] | None:
-    """Count changes of place in the settled time: in total, and for each second and task."""
+def _changes(run: LoadRecording, *, nodes: bool) -> tuple[int, float] | None:
+    """Count changes of node, or of CPU, in the settled time: in total, a second and task."""
     load = run.load
     window = run.settled
     if window.length_ns < 2 * GRACE_MS * MS:
         return None
     inside = run.load_spans.filter(pl.col("end_ns") > window.start_ns).sort("pid", "start_ns")
-    where = pl.col("cpu").replace_strict(places, return_dtype=pl.Int64)
+    where = pl.col("cpu").replace_strict(run.places(nodes=nodes), return_dtype=pl.Int64)
     changed = (where != where.shift(1)).over("pid").sum()
     moved = int(inside.select(changed).item() or 0)
     return moved, moved / max(1, load.tasks) / (window.length_ns / 1e9)

@@ -83,7 +83,7 @@ def wait_of_children(run: LoadRecording) -> float | None:
 @register_difference(Quantity("children-on-their-parents-node", "%", 10.0, apart=1.3))
 def on_parents_node(run: LoadRecording) -> float | None:
     """The share of children that first run on the node of their parent, if a part has only one."""
-    nodes = {cpu: node.id for node in run.topology.nodes for cpu in node.cpus}
+    nodes = run.topology.nodes_of_cpus
     parents = {
         task.part: pid
         for pid, task in run.load_tasks.items()

@@ -143,7 +143,6 @@ def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comp
     unit, kind = _unit_and_kind(claim, _of_claim(claim, runs))
     if kind == MeasureKind.TIMING and (why := untimed(_of_claim(claim, runs))):
         return _Comparison(claim, runs, None, why)
-    assert claim.direction is not None
     scale = claim.scale_of(unit)
     change = claim.change_on(scale)
     fires = _fires(claim, of_variant(runs, baseline), before)

@@ -7,7 +7,6 @@ from typing import Literal
 from numalab.cpulist import format_cpulist
 from numalab.report.document import CellReport
 from numalab.topology.sched_domains import CpuDomains, SchedDomain
-from numalab.topology.topology import Topology
 
 Difference = Literal["", "masks", "groups"]
 MOST_SINGLES = 4  # groups of one CPU that are listed; a node may have a hundred
@@ -67,7 +66,7 @@ def all_domain_rows(report: CellReport) -> list[DomainRow]:
 
     CPUs of one node with the same domain share a row.
     """
-    nodes = _node_of(report.topology)
+    nodes = report.topology.nodes_of_cpus
     cpus = sorted({member.cpu for variant in report.sched_domains for member in variant.cpus})
     rows = [row for cpu in cpus for row in _rows_of_cpu(report, cpu, nodes.get(cpu, -1))]
     merged: dict[DomainRow, tuple[int, ...]] = {}
@@ -86,12 +85,8 @@ def domain_text(domain: DomainShown | None) -> str:
     return f"{domain.singles} groups of one CPU" if domain.singles else listed
 
 
-def _node_of(topology: Topology) -> dict[int, int]:
-    return {cpu: node.id for node in topology.nodes for cpu in node.cpus}
-
-
 def _rows_of_cpu(report: CellReport, cpu: int, node: int) -> list[DomainRow]:
-    nodes = _node_of(report.topology)
+    nodes = report.topology.nodes_of_cpus
     variants = [_domains_of(variant.cpus, cpu) for variant in report.sched_domains]
     rows = []
     for level in range(max((len(domains) for domains in variants), default=0)):
