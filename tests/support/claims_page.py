@@ -17,7 +17,11 @@ PAGE = project_dir() / "docs/results/claims.md"
 _HEAD = "| claim | published | measured | change | p, family | verdict |\n|---|---|---|---|---|---|"
 _TABLE = re.compile(r"(<!-- claims: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _COUNTS = re.compile(r"(<!-- verdicts -->)\n.*?(<!-- end -->)", re.DOTALL)
-_ROW = re.compile(r"^\| .* \| (?:\[([a-z ]+).*\]\(\S+\)|(not run)) \|$", re.MULTILINE)
+_FIGURE = re.compile(r"\d ?%? to \d|[+-]\d")  # a pair of numbers, or a change
+_ROW = re.compile(
+    r"^\| [^|]* \| (?P<published>[^|]*)\|.* \| (?:\[([a-z ]+).*\]\(\S+\)|(not run)) \|$",
+    re.MULTILINE,
+)
 
 Outcomes = Mapping[tuple[Cell, str], ClaimOutcome]
 
@@ -38,11 +42,16 @@ def render(page: str) -> str:
 
 def _counts(page: str) -> Iterator[str]:
     """Yield a table of how many claims have each verdict, the most frequent first."""
-    counts = Counter((match[1] or match[2]).strip() for match in _ROW.finditer(page))
-    yield "| verdict | claims | |"
-    yield "|---|---|---|"
+    rows = [(row["published"], (row[2] or row[3]).strip()) for row in _ROW.finditer(page)]
+    counts = Counter(verdict for _, verdict in rows)
+    yield "| verdict | claims | | a figure is published | words | nothing: our own |"
+    yield "|---|---:|---:|---:|---:|---:|"
     for verdict, count in counts.most_common():
-        yield f"| {verdict} | {count} | {100 * count / counts.total():.0f} % |"
+        texts = [text.strip() for text, its in rows if its == verdict]
+        figures = sum(bool(_FIGURE.search(text)) for text in texts)
+        own = texts.count("")
+        of_kind = f"{figures} | {len(texts) - figures - own} | {own}"
+        yield f"| {verdict} | {count} | {100 * count / counts.total():.0f} % | {of_kind} |"
 
 
 def studies_of(page: str) -> list[str]:
@@ -89,6 +98,8 @@ def _parts(outcome: ClaimOutcome) -> tuple[str, str, str]:
     measured = outcome.measured[: runs.start()] if runs else outcome.measured
     means, _, rest = measured.partition(", change ")
     change, _, p_value = rest.partition(", p ")
+    if not outcome.verdict:
+        means = f"{outcome.expected}: {means}"
     count = f", {runs[1]} and {runs[2]} run{'s' * (runs[2] != '1')}" if runs and rest else ""
     return means, change.replace(" interval)", ")"), f"p {p_value}{count}" if rest else ""
 

@@ -120,12 +120,11 @@ class Question:
         signed = re.findall(r"(?<![\w.])([+-]\d+(?:\.\d+)?) ?%", text)
         percents = [end for percent in signed for end in about(percent, 0.5)]
         shifts = shifts or [as_shift(percent, self.scale) for percent in percents]
-        if not shifts:
-            return None
         falls = self.scale == "count" and sign < 0  # no count falls below 0
         most = float(np.mean(self.before)) - log(0.5) if falls else inf
-        ends = sorted(min(sign * shift, most) for shift in shifts)
-        return ends[0], ends[-1]
+        ends = sorted(min(sign * shift, most) for shift in shifts) or [0.0]
+        only_direction = ends[0] <= 0 and ends[-1] <= abs(self.margin[(sign + 1) // 2])
+        return None if only_direction else (ends[0], ends[-1])
 
 
 def about(text: str, half: float) -> tuple[float, float]:

@@ -61,6 +61,11 @@ class ClaimedChange:
         """The shifts within the margin."""
         return margin_of(self.margin, self.scale)
 
+    def is_none(self, shifts: tuple[float, float]) -> bool:
+        """Whether both shifts are within the margin."""
+        floor, ceiling = self.unchanged
+        return floor <= shifts[0] and shifts[1] <= ceiling
+
     @property
     def claimed(self) -> tuple[float, float]:
         """The smallest and the largest shift that bears the claim out.
@@ -177,7 +182,7 @@ def _verdict(test: ClaimTest, interval: tuple[float, float]) -> tuple[SizeVerdic
     """Return the verdict on a claim by the interval of its shift, and the reason."""
     claim, (low, high) = test.claim, interval
     floor, ceiling = claim.unchanged
-    within = floor <= low and high <= ceiling
+    within = claim.is_none(interval)
     if claim.towards == "same":
         if low > ceiling or high < floor:
             return "refuted", "it changes by more than the margin"

@@ -133,6 +133,8 @@ class Claim(Document):
         published, rounded = (
             self.published_shifts(scale, rounded=rounded) for rounded in (False, True)
         )
+        if rounded is not None and rounded[0] <= 0 <= rounded[1] and change.is_none(rounded):
+            return change  # the published figures may be one, rounded: they say a direction only
         return replace(change, published=published, rounded=rounded)
 
     def scale_of(self, unit: str) -> Scale:
