@@ -277,7 +277,7 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
     claim, test = sample.claim, sample.test
     seeds = len({run.seed for run in plan.runs_of(sample.cell)})
     scale = claim.scale_of(sample.unit)
-    published = claim.published_shifts(scale) if claim.direction != "same" else None
+    published = claim.change_on(scale).published if claim.direction else None
     shift = None
     if test is not None:
         shift = smallest_shift(test.before, test.after, runs=seeds, level=level)
@@ -289,7 +289,7 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
         cell=sample.cell,
         text=claim.text,
         measure=claim.measure,
-        refuted=claim.refuted,
+        refuted=claim.refuted_by(scale),
         family=sample.family,
         level=level,
         seeds=seeds,

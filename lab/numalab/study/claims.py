@@ -141,9 +141,8 @@ class Claim(Document):
         """Return the scale of the claim for a measure in this unit."""
         return self.scale or default_scale(unit)
 
-    @property
-    def refuted(self) -> str:
-        """The condition that refutes the claim, as a phrase."""
+    def refuted_by(self, scale: Scale) -> str:
+        """Return the condition that refutes the claim on a scale, as a phrase."""
         bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in self.bounds)
         if self.variant is not None:
             return f"by one run of {self.variant} that is not {bounds}"
@@ -153,7 +152,7 @@ class Claim(Document):
             return (
                 f"where {self.to} differs from {self.from_variant} by more than {self.margin:g} %"
             )
-        if _PAIR.search(self.published) or _SIGNED.search(self.published):
+        if self.change_on(scale).published is not None:
             return f"where the interval of the change excludes {self.published}"
         return f"where the change is opposite, or within {self.margin:g} %"
 

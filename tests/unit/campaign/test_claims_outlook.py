@@ -77,15 +77,38 @@ def test_the_changes_that_round_to_the_published_one(
     assert shifts == pytest.approx((least, most))
 
 
+@pytest.mark.parametrize(
+    ("published", "scale", "has_size"),
+    [
+        ("48 to 47 us", "ratio", False),
+        ("62 to 60 us", "ratio", True),
+        ("9 to 8 us", "ratio", True),
+        ("48 to 47", "count", True),
+        ("91.9 % to 92.4 %", "linear", True),
+        ("+0% to +2%", "ratio", False),
+        ("+0% to +15%", "ratio", True),
+    ],
+)
+def test_figures_that_may_round_one_number_say_a_direction_only(
+    published: str, scale: Scale, *, has_size: bool
+) -> None:
+    change = claim(published=published, direction="lower").change_on(scale)
+    assert (change.published is not None) is has_size
+
+
 def test_what_refutes_a_claim() -> None:
-    assert claim().refuted == "where the change is opposite, or within 5 %"
+    assert claim().refuted_by("ratio") == "where the change is opposite, or within 5 %"
     sized = claim(published="9 to 8")
-    assert sized.refuted == "where the interval of the change excludes 9 to 8"
+    assert sized.refuted_by("ratio") == "where the interval of the change excludes 9 to 8"
+    rounded = claim(published="48 to 47 us")
+    assert rounded.refuted_by("ratio") == "where the change is opposite, or within 5 %"
     same = claim(direction="same", margin=2)
-    assert same.refuted == "where new differs from old by more than 2 %"
+    assert same.refuted_by("ratio") == "where new differs from old by more than 2 %"
     bounded = Claim(text="t", measure="m", variant="new", at_least=1, below=3)
-    assert bounded.refuted == "by one run of new that is not >= 1 and < 3"
-    assert claim(direction=None, at_most=-5.0).refuted == "by a change that is not <= -5 %"
+    assert bounded.refuted_by("ratio") == "by one run of new that is not >= 1 and < 3"
+    assert (
+        claim(direction=None, at_most=-5.0).refuted_by("ratio") == "by a change that is not <= -5 %"
+    )
 
 
 def outlooks_of(name: str, preset: str | None, mode: str, folder: Path) -> dict[str, ClaimOutlook]:
