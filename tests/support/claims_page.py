@@ -16,6 +16,13 @@ from numalab.study.plan import plan_study
 PAGE = project_dir() / "docs/results/claims.md"
 _HEAD = "| claim | published | measured | change | p, family | verdict |\n|---|---|---|---|---|---|"
 _TABLE = re.compile(r"(<!-- claims: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_OLD_TABLE = re.compile(r"(<!-- own kernel: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_CLAIM = re.compile(
+    r"(?P<text>.*?)(?: \(published: (?P<published>.*)\))?: (?P<verdict>(?:reproduced|direction only"
+    r"|refuted|inconclusive|not reached|vacuous|cannot be seen)[^;]*);"
+    r" measured (?:not measured|(?P<means>.*?), change (?P<change>.*?) interval\), p (?P<p>.*?),"
+    r" (?:primary|secondary) of \d+, (?P<runs>\d+ and \d+ runs?))"
+)
 _COUNTS = re.compile(r"(<!-- verdicts -->)\n.*?(<!-- end -->)", re.DOTALL)
 _FIGURE = re.compile(r"\d ?%? to \d|[+-]\d")  # a pair of numbers, or a change
 _ROW = re.compile(
@@ -30,14 +37,38 @@ def render(page: str) -> str:
     """Return the page with its tables.
 
     That of a study stands between `<!-- claims: NAME -->` and `<!-- end -->`, that of all verdicts
-    between `<!-- verdicts -->` and `<!-- end -->`.
+    between `<!-- verdicts -->` and `<!-- end -->`. An experiment on the kernel of a post stands
+    between `<!-- own kernel: NAME -->` and `<!-- end -->`; its verdicts are not counted.
     """
 
     def table(match: re.Match[str]) -> str:
         return "\n".join([match[1] + _HEAD, *_rows(match[2]), match[3]])
 
+    def experiment(match: re.Match[str]) -> str:
+        return "\n".join([match[1] + _HEAD, *_rows_of_experiment(match[2]), match[3]])
+
     rendered = _TABLE.sub(table, page)
-    return _COUNTS.sub(lambda match: "\n".join([match[1], *_counts(rendered), match[2]]), rendered)
+    counts = "\n".join(_counts(_OLD_TABLE.sub("", rendered)))
+    rendered = _OLD_TABLE.sub(experiment, rendered)
+    return _COUNTS.sub(lambda match: "\n".join([match[1], counts, match[2]]), rendered)
+
+
+def _rows_of_experiment(name: str) -> Iterator[str]:
+    """Yield the claims that the changelog of an experiment has."""
+    path = f"studies/experiments/{name}/changelog.txt"
+    text = (project_dir() / path).read_text(encoding="utf-8").replace("\n          ", " ")
+    for line in re.findall(r"^Claim:    (.*)$", text, re.MULTILINE):
+        claim = _CLAIM.fullmatch(line)
+        assert claim is not None, line
+        cells = (
+            claim["text"],
+            claim["published"] or "",
+            claim["means"] or "",
+            f"{claim['change']})" if claim["means"] else "",
+            f"p {claim['p']}, {claim['runs']}" if claim["means"] else "",
+            f"[{claim['verdict']}](../../{path})",
+        )
+        yield f"| {' | '.join(cells)} |"
 
 
 def _counts(page: str) -> Iterator[str]:
