@@ -101,19 +101,22 @@ def _effort(verdict: PatchVerdict) -> str:
 
 
 def change_line(change: MeasureChange) -> str:
-    """Return a change on a line: measure, means, interval, and where."""
+    """Return a change on a line: measure, means, change in percent, interval, and where."""
     star = "*" if change.simulated else ""
     means = f"{figure(change.before)} to {figure(change.after)} {change.unit}"
+    if change.percent is not None and change.unit != "%":
+        means += f", {change.percent:+.0f} %"
     interval = ""
     if change.interval is not None:
         low, high = change.interval
-        interval = f" ({_signed(low)} to {_signed(high)})"
+        points = " points" if change.unit == "%" else ""
+        interval = f" (difference {_signed(low)} to {_signed(high)}{points})"
     return f"  {change.measure}{star}  {means}{interval}  {change.machine}, {change.load}"
 
 
 def unchanged_line(row: Unchanged) -> str:
     """Return a measure without a change on a line, with the smallest change in brackets."""
-    size = f"{figure(row.smallest)} {row.unit}"
+    size = f"{figure(row.smallest)} {'points' if row.unit == '%' else row.unit}"
     if row.cells > 1:
         size += " in the median cell"
     most = f", at most {figure(row.largest)}" if row.largest > row.smallest else ""

@@ -18,7 +18,13 @@ from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import FoundCase, HuntOutcome
 from numalab.patch.reply import WIDTH, render_reply
 from numalab.patch.standard import BASELINE, PATCHED
-from numalab.patch.text import MOST_LINES, reach_summary, render_verdict, unchanged_line
+from numalab.patch.text import (
+    MOST_LINES,
+    change_line,
+    reach_summary,
+    render_verdict,
+    unchanged_line,
+)
 from numalab.patch.verdict import (
     PatchVerdict,
     Unchanged,
@@ -181,7 +187,10 @@ def test_text_is_short_and_begins_with_the_verdict() -> None:
     lines = text.splitlines()
     assert len(lines) <= MOST_LINES
     assert lines[0] == "verdict    regression found"
-    assert "  m  10 to 40.5 % (+28.5 to +32.5)  ring-2, w" in lines
+    assert "  m  10 to 40.5 % (difference +28.5 to +32.5 points)  ring-2, w" in lines
+    counted = replace(change, unit="count", before=10.0, after=40.5, percent=305.0)
+    line = "  m  10 to 40.5 count, +305 % (difference +28.5 to +32.5)  ring-2, w"
+    assert change_line(counted) == line
     assert "  repeat it: numalab run c.toml" in lines
 
 
