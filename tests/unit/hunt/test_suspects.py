@@ -117,6 +117,15 @@ def test_a_suspect_is_clearer_if_other_loads_go_the_same_way(case: Case) -> None
     assert chosen(items, trends, (), {}, set())[0][0].finding.prop == "more-switches"
 
 
+def test_a_suspect_is_less_clear_if_other_loads_differ_as_much_the_other_way(case: Case) -> None:
+    items = [suspect(case, quota(1.5, 0), 1.2), suspect(case, switches(200, 1), 2.0)]
+    assert chosen(items, Trends(), (), {}, set())[0][0].finding.prop == "more-switches"
+    trends = with_trend(case, [1.6, 0.5, 0.4])
+    assert trends.by_chance("more-switches") == pytest.approx(excess(switches(250), switches(100)))
+    assert trends.by_chance("quota") == 1
+    assert chosen(items, trends, (), {}, set())[0][0].finding.prop == "quota"
+
+
 def machine_with(line: str) -> Topology:
     """Return a machine of two nodes with a line of its file."""
     lines = ['summary = "s"', "nodes = 2", line, "memory_mib = [512, 256]", "links = [[0, 1, 20]]"]

@@ -70,11 +70,15 @@ def _worst(result: BootResult) -> dict[tuple[str, int | None], Finding]:
 
 @dataclass
 class TrendSums:
-    """Sums of the excess of a property over loads of a kind, and the loads with the largest."""
+    """Sums of the excess of a property over loads of a kind, and the loads with the largest.
+
+    `least` is the smallest excess, at most 0.
+    """
 
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
+    least: float = 0.0
     clearest: list[Compared] = field(default_factory=list)
 
     def add(self, pair: Compared) -> None:
@@ -84,6 +88,7 @@ class TrendSums:
         self.count += 1
         self.total += clipped
         self.squares += clipped**2
+        self.least = min(self.least, pair.excess)
         if pair.excess >= _LEAST and pair.finding.load is not None:
             self.clearest.append(pair)
             self.clearest.sort(key=lambda item: -item.excess)
@@ -115,6 +120,14 @@ class Trends:
         """Return the strength of a property's trend; 0 for too few loads."""
         key = prop, kind
         return self.sums[key].strength if key in self.sums else 0.0
+
+    def by_chance(self, prop: str) -> float:
+        """Return the excess that a property of a load has by chance, at least 1.
+
+        It is the largest in the other direction: equal kernels differ in both by the same.
+        """
+        key = prop, ALL
+        return max(1.0, -self.sums[key].least) if key in self.sums else 1.0
 
     def strong(
         self, properties: Collection[str], worn: Callable[[str], float] = lambda _: 1.0

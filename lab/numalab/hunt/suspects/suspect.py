@@ -86,9 +86,10 @@ def chosen(
 ) -> list[list[Suspect]]:
     """Return the suspects of a round to try, those of a machine together, the clearest first.
 
-    A suspect is clearer if other loads of its kinds differ in the same direction, each by little.
-    `failed` counts the suspicions of each property that fresh boots did not confirm. Loads with a
-    trend come from all rounds; those that were `tried` are left out, and the chosen ones are added.
+    A suspect is clearer if other loads of its kinds differ in the same direction, each by little,
+    and if no load differs as much in the other direction. `failed` counts the suspicions of each
+    property that fresh boots did not confirm. Loads with a trend come from all rounds; those that
+    were `tried` are left out, and the chosen ones are added.
     """
 
     def worn(prop: str) -> float:
@@ -98,10 +99,11 @@ def chosen(
         hunch = trends.hunch(item.case, item.finding)
         return float(min(_PLAUSIBLE, max(1.0, 2.0 ** (hunch - 1))))
 
-    ordered = sorted(
-        (item for item in suspects if not item.is_sure),
-        key=lambda item: -item.score * plausible(item) / worn(item.finding.prop),
-    )
+    def clear(item: Suspect) -> float:
+        prop = item.finding.prop
+        return item.score * plausible(item) / worn(prop) / trends.by_chance(prop)
+
+    ordered = sorted((item for item in suspects if not item.is_sure), key=clear, reverse=True)
     groups: dict[str, list[Suspect]] = {}
     for item in ordered:
         _add(groups, item, tried, _LOADS)
