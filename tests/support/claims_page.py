@@ -20,8 +20,8 @@ _OLD_TABLE = re.compile(r"(<!-- own kernel: ([\w-]+) -->\n).*?(<!-- end -->)", r
 _CLAIM = re.compile(
     r"(?P<text>.*?)(?: \(published: (?P<published>.*)\))?: (?P<verdict>(?:reproduced|direction only"
     r"|refuted|inconclusive|not reached|vacuous|cannot be seen)[^;]*);"
-    r" measured (?:not measured|(?P<means>.*?), change (?P<change>.*?) interval\), p (?P<p>.*?),"
-    r" (?:primary|secondary) of \d+, (?P<runs>\d+ and \d+ runs?))"
+    r" measured (?:not measured|(?P<means>.*?), change (?P<change>.*?) interval\), p (?P<p>[^,]*),"
+    r" (?:\w+ of \d+|one of \d+ \w+ claims), (?P<runs>\d+ and \d+ runs?))"
 )
 _COUNTS = re.compile(r"(<!-- verdicts -->)\n.*?(<!-- end -->)", re.DOTALL)
 _FIGURE = re.compile(r"\d ?%? to \d|[+-]\d")  # a pair of numbers, or a change

@@ -105,14 +105,11 @@ def test_the_page_has_the_rates_on_the_kernel_of_the_post() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "workload", "seeds"),
-    [
-        ("numa-fixes-2018-period", "numa05", (1, 2, 3)),
-        ("numa-fixes-2018-period-numa01", "numa01", (1, 2)),
-    ],
+    ("name", "workload"),
+    [("numa-fixes-2018-period", "numa05"), ("numa-fixes-2018-period-numa01", "numa01")],
 )
 def test_the_page_has_the_runs_of_the_fixes_on_the_kernel_of_the_post(
-    name: str, workload: str, seeds: tuple[int, ...]
+    name: str, workload: str
 ) -> None:
     rows = {row["run"]: row for row in measured(name)}
     page = (ROOT / "docs/results/numa-fixes-2018.md").read_text(encoding="utf-8")
@@ -130,7 +127,7 @@ def test_the_page_has_the_runs_of_the_fixes_on_the_kernel_of_the_post(
         shown = " | ".join(
             ", ".join(
                 f"{float(rows[f'pairs-4_{workload}_{variant}_{seed}'][measure]):,.{digits}f}"
-                for seed in seeds
+                for seed in range(1, 7)
             )
             for variant in ("before", "after")
         )
