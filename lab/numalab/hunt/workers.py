@@ -183,16 +183,17 @@ def _terminate(pool: Pool, unrelated: Sequence[BaseProcess]) -> None:
     """Send SIGTERM to each worker, but not to `unrelated` processes, until it ends.
 
     Python may take note of a signal just before the worker begins to wait for the lock of the
-    queue. Then only another one wakes it, and the pool sends one.
+    queue. Then only another one wakes it, and the pool sends one. For a worker that has ended the
+    pool may start another one meanwhile.
     """
     ended = Event()
 
     def send_again() -> None:
         while not ended.wait(_SIGNALS_S):
-            for process in processes:
-                process.terminate()
+            for process in active_children():
+                if process not in unrelated:
+                    process.terminate()
 
-    processes = [process for process in active_children() if process not in unrelated]
     sender = Thread(target=send_again, name="signals")
     sender.start()
     try:
