@@ -39,6 +39,11 @@ def runs_of(number: int) -> str:
     return counted(number, "run")
 
 
+def unit_of_difference(unit: str) -> str:
+    """Return the unit of a difference of two values: that of percentages is in points."""
+    return "points" if unit == "%" else unit
+
+
 def format_size(size: int) -> str:
     """Format bytes with the largest binary unit that keeps at least one whole digit."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

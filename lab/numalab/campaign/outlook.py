@@ -32,6 +32,7 @@ from numalab.statistics.verdict import (
 )
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
+from numalab.units import unit_of_difference
 
 # Measured on 2 CPUs. A kernel that differs only in its series reuses the built tree of the first.
 KERNEL_SECONDS, PATCHED_SECONDS, IMAGE_SECONDS, EMULATOR_SECONDS = 270.0, 15.0, 60.0, 480.0
@@ -282,7 +283,7 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
     if test is not None:
         shift = smallest_shift(test.before, test.after, runs=seeds, level=level)
     sized = test is not None and (claim.direction == "same" or published is not None)
-    linear = "points" if sample.unit == "%" else sample.unit
+    linear = unit_of_difference(sample.unit)
     # Holm's first step has to be passed by itself; all secondary claims may be shown together.
     first = LEVEL / size if sample.family == "primary" else LEVEL
     return ClaimOutlook(

@@ -9,7 +9,7 @@ from numalab.patch.verdict import CellCase, MeasureChange, PatchVerdict, Unchang
 from numalab.reach.model import LineReach, PatchReach
 from numalab.reach.reach_map import UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
-from numalab.units import counted, format_seconds, runs_of
+from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
 _MOST_OF_A_KIND = 4
@@ -116,7 +116,7 @@ def change_line(change: MeasureChange) -> str:
 
 def unchanged_line(row: Unchanged) -> str:
     """Return a measure without a change on a line, with the smallest change in brackets."""
-    size = f"{figure(row.smallest)} {'points' if row.unit == '%' else row.unit}"
+    size = f"{figure(row.smallest)} {unit_of_difference(row.unit)}"
     if row.cells > 1:
         size += " in the median cell"
     most = f", at most {figure(row.largest)}" if row.largest > row.smallest else ""

@@ -20,7 +20,7 @@ from numalab.statistics.verdict import (
     judged,
 )
 from numalab.study.claims import Claim
-from numalab.units import runs_of
+from numalab.units import runs_of, unit_of_difference
 
 _TOWARDS = {"higher": "higher", "lower": "lower", "same": "no change"}
 _ROUNDING = 1e-6  # of a change in percent
@@ -261,7 +261,7 @@ def _measured(
 def _tested(test: ClaimTest, judgement: SizeJudgement, unit: str) -> Iterator[str]:
     """Yield the change with its interval, the p value and the family."""
     linear = test.claim.scale == "linear"
-    of_change = ("points" if unit == "%" else unit) if linear else "%"
+    of_change = unit_of_difference(unit) if linear else "%"
     low, high = (_figure(end, sign="+") for end in judgement.interval)
     level = f"{100 * (1 - judgement.level):.4g} %"
     change = _figure(judgement.change, sign="+")
