@@ -5,6 +5,7 @@ Errors become HostError. With libvirt 9.0 the application itself runs the loop o
 # ruff: noqa: D102 - the methods of the first two protocols are libvirt's own
 
 import contextlib
+import ctypes
 import importlib
 import os
 import threading
@@ -91,6 +92,7 @@ class Listener(Protocol):
 
 
 _event_loop: threading.Thread | None = None
+_loop_ends = threading.Event()
 
 
 def import_binding() -> None:
@@ -191,14 +193,28 @@ def _start_event_loop() -> None:
     global _event_loop  # noqa: PLW0603 - libvirt has one event loop for each process
     if _event_loop is not None:
         return
-    # Errors raise exceptions; do not print them as well.
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    # Errors raise exceptions; do not print them as well. A handler in Python would crash where a
+    # thread that outlives the interpreter has an error. This function of C ignores its arguments.
+    library = ctypes.CDLL(importlib.import_module("libvirtmod").__file__)
+    library.virSetErrorFunc(None, ctypes.CDLL(None).getpid)
     libvirt.virEventRegisterDefaultImpl()
+    _loop_ends.clear()
     _event_loop = threading.Thread(target=_run_event_loop, name="libvirt events", daemon=True)
     _event_loop.start()
 
 
+def end_event_loop() -> None:
+    """Stop reporting events: Python crashes on a callback after the end of its interpreter."""
+    global _event_loop  # noqa: PLW0603
+    if _event_loop is None:
+        return
+    _loop_ends.set()
+    libvirt.virEventAddTimeout(0, lambda *_: None, None)  # wakes the loop
+    _event_loop.join(10)
+    _event_loop = None
+
+
 def _run_event_loop() -> None:
-    while True:
+    while not _loop_ends.is_set():
         with ignored():
             libvirt.virEventRunDefaultImpl()

@@ -18,6 +18,7 @@ from numalab.qemu import embed
 from numalab.qemu.binding import (
     Connection,
     create_paused,
+    end_event_loop,
     ignored,
     import_binding,
     listen,
@@ -165,6 +166,8 @@ def disconnect_all(*, at_exit: bool = False) -> None:
     with _opening:
         while _open:
             _open.popitem()[1].close(at_exit=at_exit)
+        if at_exit:
+            end_event_loop()
 
 
 _open: dict[str, Hypervisor] = {}
