@@ -16,6 +16,7 @@ from numalab.campaign.build import Builds
 from numalab.cli.hunt import bisect_case as bisect_command
 from numalab.cli.hunt import hunt as hunt_command
 from numalab.cli.hunt import replay_cases as replay_command
+from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.study.bisect import command as bisect
 from numalab.emulator.emulator_specs import EmulatorSpec
 from numalab.errors import BuildError, UserError
@@ -326,6 +327,18 @@ def test_a_replay_does_each_case_on_every_kernel_it_is_told(bench: Bench, tmp_pa
     assert bench.requested == [([BAD, GOOD], "icount")]
     for kernel in (BAD, GOOD):
         assert f"beside-the-mask on {kernel}: ok: " in done.stderr
+
+
+def test_a_replay_names_a_patched_kernel_as_it_is_built(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = f"{GOOD}+mine-26af5f2d"
+    chosen = replace(chosen_kernel(GOOD), name=built)
+    monkeypatch.setattr(replay_command, "chosen_kernel", lambda _: chosen)
+    bench.rule = lambda kernel, seed: 5.0
+    done = hunt("--replay", "--kernel", f"{GOOD}+mine.patch", "--output", tmp_path)
+    assert bench.requested == [([built], "icount")]
+    assert f"beside-the-mask on {built}: UNEXPECTED: " in done.stderr
 
 
 @pytest.fixture

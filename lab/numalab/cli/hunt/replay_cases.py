@@ -35,14 +35,14 @@ def replay_cases(
     """Boot the stored cases again; exit with 1 if a result differs from the case file."""
     cases = [(path, *read_case(path)) for path in find_cases()]
     tables = [(path, case, table, study.seeds) for path, case, table, study in cases]
+    specs = {spec.name: spec for spec in map(chosen_kernel, kernels or ())}
     wanted = {
         path.stem: [
             (name, name in table.violated_by)
-            for name in (kernels or [*table.violated_by, *table.holds_on])
+            for name in ([*specs] or [*table.violated_by, *table.holds_on])
         ]
         for path, _, table, _ in tables
     }
-    specs = {name: chosen_kernel(name) for name in kernels or ()}
     for path, _, table, _ in tables:
         of_case = {"violated_by": table.violated_by, "holds_on": table.holds_on}
         if kernels:  # the kernel that a case with `topology-facts` compares with
