@@ -4,7 +4,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -52,7 +52,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise UserError("is not a file", file=path)
     data = read_bounded(path, MAX_BYTES)
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8-sig"))  # some editors begin with a BOM
     except (ValueError, RecursionError) as error:  # an integer may be too long for Python, too
         raise UserError(f"not TOML: {error}", file=path) from None
     _check_size(table, path)
@@ -97,7 +97,7 @@ def check_document(table: dict[str, Any], model: type[D], path: Path) -> D:
         # Through JSON, where strict means no coercion but an array may still be a tuple.
         return model.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise next(_all_explained(error, model, path)) from None
+        raise next(_all_explained(error, table, model, path)) from None
 
 
 def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[UserError, ...]:
@@ -105,20 +105,41 @@ def document_errors(table: dict[str, Any], model: type[D], path: Path) -> tuple[
     try:
         model.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        return tuple(islice(_all_explained(error, model, path), MOST_ERRORS))
+        return tuple(islice(_all_explained(error, table, model, path), MOST_ERRORS))
     return ()
 
 
 def _all_explained(
-    error: ValidationError, model: type[Document], path: Path
+    error: ValidationError, table: dict[str, Any], model: type[Document], path: Path
 ) -> Iterator[UserError]:
     # A misspelt key is also a missing key; a person can fix the misspelling.
     details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-    return (_explained(detail, model, path) for detail in details)
+    by_key: dict[str, list[ErrorDetails]] = {}
+    for detail in details:
+        by_key.setdefault(_dotted(_location(detail, table)), []).append(detail)
+    return (_explained(key, alike, model, path) for key, alike in by_key.items())
 
 
-def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserError:
-    key = _dotted(detail["loc"])
+def _location(detail: ErrorDetails, table: dict[str, Any]) -> tuple[int | str, ...]:
+    """Return where an error is in the file: without the branches of a union, such as `str`."""
+    value: Any = table
+    place = []
+    for at, part in enumerate(detail["loc"]):
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif at + 1 < len(detail["loc"]) or detail["type"] not in ("missing", "extra_forbidden"):
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _explained(
+    key: str, alike: Sequence[ErrorDetails], model: type[Document], path: Path
+) -> UserError:
+    """Explain the errors of one key: there are several where none of several types fits."""
+    detail = alike[0]
     match detail["type"]:
         case "extra_forbidden":
             fields = _fields_at(model, detail["loc"][:-1])
@@ -129,7 +150,9 @@ def _explained(detail: ErrorDetails, model: type[Document], path: Path) -> UserE
         case "value_error":
             return UserError(str(detail["ctx"]["error"]), file=path, key=key or None)
     value = repr(detail["input"])[:60]
-    return UserError(f"{_lowered(detail['msg'])}, found {value}", file=path, key=key or None)
+    first, *rest = dict.fromkeys(error["msg"] for error in alike)
+    texts = [_lowered(first), *(text.removeprefix("Input should be ") for text in rest)]
+    return UserError(f"{', or '.join(texts)}, found {value}", file=path, key=key or None)
 
 
 def _lowered(text: str) -> str:

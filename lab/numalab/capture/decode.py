@@ -35,7 +35,7 @@ from numalab.capture.ring_buffer import Ints, page_times
 from numalab.capture.texts import KnownTexts, Texts
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
-from numalab.files import replacing
+from numalab.files import open_regular, replacing
 from numalab.progress import Progress, no_progress
 from numalab.topology.topology import Topology
 
@@ -96,7 +96,7 @@ def decode_trace(
 def _mapped(path: Path) -> memoryview:
     """Map a file; the mapping ends with the last array that uses it."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", file=path) from None

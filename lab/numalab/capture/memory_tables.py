@@ -91,7 +91,9 @@ def node_columns(nodes: int) -> tuple[str, ...]:
 
 
 def _with_ends(lines: np.ndarray, model: MemoryModel) -> pl.DataFrame:
+    """Return the traffic of memories and links; what takes a path is counted at its links."""
     ends = np.array([server.ends for server in model.servers], dtype=np.int16)
+    lines = lines[~np.array([server.path for server in model.servers])[lines[:, 1].astype(int)]]
     server = lines[:, 1].astype(np.int64)
     return pl.DataFrame(
         {

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.files import home_expanded, reading, replacing
+from numalab.files import home_expanded, open_regular, reading, replacing
 from numalab.kernel.kernel_specs import KernelSpec, list_series, load_kernels, series_path
 from numalab.locks import locked
 from numalab.progress import Progress
@@ -25,6 +25,7 @@ from numalab.source.source_tree import original_reader
 from numalab.topology.predict.groups import Construction
 
 _PATCHES = (".patch", ".diff", ".mbox", ".mbx", ".eml")
+_PACKED = (".gz", ".xz", ".bz2", ".zst")  # the last two are not read, and the error says so
 _LOOKED_AT = 1 << 20  # bytes of a file with another name
 
 
@@ -71,9 +72,9 @@ def is_series(text: str) -> bool:
             return (patches or any(path.glob("*.diff"))) and not (path / "Makefile").exists()
         if not path.is_file() or path.name.endswith(ENDINGS):
             return False
-        if path.name.removesuffix(".gz").endswith(_PATCHES):
+        if (path.stem if path.suffix in _PACKED else path.name).endswith(_PATCHES):
             return True
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return looks_like_patch(file.read(_LOOKED_AT))
 
 

@@ -18,7 +18,7 @@ from numalab.artifact.builder import Artifact, Work
 from numalab.artifact.digest import digest_of, hash_file, remembered
 from numalab.artifact.program_artifact import FLAGS
 from numalab.errors import UserError
-from numalab.files import reading
+from numalab.files import open_regular, reading
 from numalab.kernel.initramfs import choose_modules, init_source, make_initramfs
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
@@ -175,7 +175,7 @@ def _release(image: Path) -> str:
 
 
 def _is_package(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(8) == b"!<arch>\n"
 
 

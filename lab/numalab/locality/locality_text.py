@@ -36,7 +36,7 @@ def locality_lines(accesses: Locality) -> Iterator[str]:
         yield from (f"{name:<{_WIDTH}}{_cells(row)}" for name, row in rows)
     yield from _region_lines(accesses)
     yield from _contended_lines(accesses)
-    yield from accesses.notes
+    yield from (f"numalab: {note}" for note in accesses.notes)
 
 
 def _cells(row: TaskMemory | NodeAccesses) -> str:

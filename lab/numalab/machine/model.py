@@ -172,7 +172,7 @@ class Machine:
         if not 0 <= self.shift <= 10:
             raise UserError(f"{self.icount_shift} is not a number from 0 to 10", key="icount_shift")
         if self.mode == "timed":
-            check_quantum(self.turn_ns, self.shift)
+            check_quantum(self.quantum_ns, self.shift, self.slow_motion)
         if self.host_root and self.mode in DETERMINISTIC:
             reason = f"mode {self.mode} repeats to the byte, and files of this host may change"
             raise UserError(reason, key="host_root", choices=("kvm", "tcg"))
@@ -272,13 +272,16 @@ def usual_shift(mode: Mode, topology: Topology) -> int:
     return shift
 
 
-def check_quantum(quantum_ns: int, shift: int) -> None:
-    """Raise UserError for a quantum that the emulator refuses."""
+def check_quantum(
+    quantum_ns: int, shift: int, slow_motion: int = 1, key: str = "quantum_ns"
+) -> None:
+    """Raise UserError for a quantum that the emulator refuses: it gets that times slow motion."""
     low, high = max(QUANTUM_RANGE[0], 100 << shift), QUANTUM_RANGE[1]
-    if not low <= quantum_ns <= high:
+    if not low <= quantum_ns * slow_motion <= high:
+        low, high = -(-low // slow_motion), high // slow_motion
+        slowly = f" in slow motion {slow_motion}" if slow_motion > 1 else ""
         raise UserError(
-            f"{quantum_ns} is not a number of nanoseconds from {low} (100 instructions) to {high}",
-            key="quantum_ns",
+            f"{quantum_ns} is not a number of nanoseconds from {low} to {high}{slowly}", key=key
         )
 
 

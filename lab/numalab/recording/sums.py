@@ -220,7 +220,8 @@ def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     sums.busy_cpu.update(busy_ns(chunk.spans, scope.tasks))
     changes, sums.last_node = node_changes(mine, sums.last_node)
     sums.changes += changes
-    named = mine.group_by("pid").agg(pl.col("comm").drop_nulls().last())
+    newest = mine.drop_nulls("comm").sort("start_ns")  # the spans are in the order of CPUs
+    named = newest.group_by("pid").agg(pl.col("comm").last())
     sums.names.update((pid, comm) for pid, comm in named.iter_rows() if comm is not None)
 
 

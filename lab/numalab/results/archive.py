@@ -46,7 +46,7 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
     """
     load_plan(results)
     files = list(_files(results))
-    compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=0)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=0, write_checksum=True)
     with (
         replacing(target) as temporary,
         temporary.open("wb") as raw,
@@ -162,7 +162,9 @@ def _check_plan(folder: Path, archive: Path) -> None:
 
 
 def _unpacked(packed: IO[bytes] | bytes) -> "zstandard.ZstdDecompressionReader":
-    return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(packed)
+    # Across frames: what follows the end of the archive is an error, and is not left out.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+    return decompressor.stream_reader(packed, read_across_frames=True)
 
 
 class _Header(tarfile.TarInfo):
@@ -239,6 +241,16 @@ def _unpack(
             make_dir((folder / path).parent)
             with (folder / path).open("xb") as file:
                 shutil.copyfileobj(data, file, 1 << 20)
+        _check_end(stream)
+
+
+def _check_end(stream: IO[bytes]) -> None:
+    """Read what follows the last file: zeros, and the checksum. Raises ReadError or ZstdError."""
+    size = 0
+    while data := stream.read(tarfile.RECORDSIZE):
+        size += len(data)
+        if data.strip(b"\0") or size > tarfile.RECORDSIZE:
+            raise tarfile.ReadError("data after its end")
 
 
 def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:

@@ -194,7 +194,10 @@ def _from_compact(results: Results, run: CompactRun) -> StoredRun:
 
 
 def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
-    """Load the plan and all finished runs, in the order of the plan. Raises UserError."""
+    """Load the plan and all finished runs, in the order of the plan.
+
+    Raises UserError, also for a run that the plan lacks, or has otherwise.
+    """
     plan = load_plan(results)
     if results.is_compact:
         with damage_explained(results.compact):
@@ -204,7 +207,15 @@ def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
     else:
         runs = [load_run(directory) for directory in results.finished().values()]
     order = {run.id: place for place, run in enumerate(plan.runs)}
-    runs.sort(key=lambda run: order.get(run.id, len(order)))
+    for run in runs:
+        about = run.manifest
+        planned = plan.runs[order[run.id]] if run.id in order else None
+        parts = (about.cell, about.variant, about.seed)
+        if planned is None or parts != (planned.cell, planned.variant, planned.seed):
+            # A copy of a run would count as one more of its seed, and change p values.
+            reason = f"{run.id} is no run of this study: plan.json has no such run"
+            raise UserError(reason, file=run.directory.manifest)
+    runs.sort(key=lambda run: order[run.id])
     return plan, tuple(runs)
 
 

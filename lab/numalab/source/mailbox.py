@@ -37,6 +37,8 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     is the message's subject and its decoded body, with undecodable bytes as surrogates. Raises
     PatchError for too many messages.
     """
+    if data.count(b"\n") == data.count(b"\r\n"):  # the whole mailbox, not a body of one message
+        data = data.replace(b"\r\n", b"\n")
     lines = list(_BEGIN.finditer(data))
     if len(lines) > MAX_MAILS:
         raise PatchError(f"holds {len(lines)} messages (at most {MAX_MAILS})")

@@ -2,11 +2,14 @@
 
 import gzip
 import hashlib
+import io
+import lzma
 import os
 import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -22,6 +25,7 @@ MAX_PATCH_BYTES = 16 << 20
 MAX_PATCHES, MAX_SERIES_BYTES, MAX_LINES = 10_000, 64 << 20, 1_000_000
 MAX_FILES = 20_000
 _MAX_SUBJECT = 1000
+_XZ_MEMORY = 128 << 20  # bytes; `xz -9` needs 65 MiB to unpack
 _DIFF = re.compile(rb"^(?:diff --git a/|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -117,9 +121,7 @@ def _load_folder(path: Path) -> Series:
 
 
 def _load_file(path: Path) -> Series:
-    data = read_patch(path).encode("utf-8", "surrogateescape")
-    if data[:2] == b"\x1f\x8b":
-        data = _unzipped(path)
+    data = _unpacked(read_bounded(path, MAX_PATCH_BYTES), path)
     if is_mailbox(data):
         return load_mailbox(data, path)
     return Series(
@@ -146,13 +148,31 @@ def looks_like_patch(start: bytes) -> bool:
     return is_mailbox(start) or _DIFF.search(start) is not None
 
 
-def _unzipped(path: Path) -> bytes:
-    """Unpack a mailbox of a list's archive (t.mbox.gz), up to the largest patch."""
+def _unpacked(data: bytes, path: Path) -> bytes:
+    """Unpack a list's archive (t.mbox.gz) or a patch of kernel.org (.xz), up to the largest patch.
+
+    Raises UserError for other compressed data.
+    """
+    for start, form in ((b"(\xb5/\xfd", "zstd"), (b"BZh", "bzip2")):
+        if data.startswith(start):
+            reason = f"is compressed by {form}, and must be unpacked first"
+            raise UserError(reason, file=path, choices=["gzip", "xz"])
     try:
-        with gzip.open(path) as file:
-            return _limited(file.read(MAX_PATCH_BYTES + 1), path)
-    except (OSError, EOFError, zlib.error) as error:
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_PATCH_BYTES + 1)
+        elif data.startswith(b"\xfd7zXZ\0"):
+            data = _unpacked_xz(data)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"cannot be unpacked: {error}", file=path) from None
+    return _limited(data, path)
+
+
+def _unpacked_xz(data: bytes) -> bytes:
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+    unpacked = unpacker.decompress(data, MAX_PATCH_BYTES + 1)
+    if not unpacker.eof and len(unpacked) <= MAX_PATCH_BYTES:
+        raise EOFError("it ends too early")
+    return unpacked
 
 
 def apply_series(
@@ -190,7 +210,16 @@ def patch_files(
             if name not in files or entry.mode not in (PLAIN, EXECUTABLE):
                 # git and parse_patch() read a crafted patch differently.
                 raise UserError(f"git changes {name!r} in another way", file=patches[-1].path)
-        return {**dict.fromkeys(files), **index.read(entries)}
+        patched = {**dict.fromkeys(files), **index.read(entries)}
+    new = [name for name, file in patched.items() if file is not None and files[name] is None]
+    for name in new:
+        parents = (str(parent) for parent in PurePosixPath(name).parents[:-1])
+        for parent in (parent for parent in parents if parent not in patched):
+            with suppress(NotPlain):  # a folder, as it should be
+                if read(parent) is not None:
+                    reason = f"does not apply: in the source {parent} is a file"
+                    raise UserError(reason, file=_touched(patches)[name].path)
+    return patched
 
 
 def _touched(patches: list[Patch]) -> dict[str, Patch]:

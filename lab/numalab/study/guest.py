@@ -5,13 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from numalab.analysis.measures.family import explain
+from numalab.capture.spec import CaptureSpec
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
+from numalab.machine.memory import trace_region
 from numalab.machine.model import Machine
 from numalab.measure import MeasureKind
 from numalab.study.machine_table import GuestChange
 from numalab.study.model import Study
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Topology, memory_first, renumbered
 from numalab.workload.parameter_values import cpus_of_nodes
 from numalab.workload.workload import BoundWorkload
 
@@ -90,3 +92,13 @@ def measures_time(study: Study) -> bool:
         except UserError:  # a metric of the workload
             return True
     return False
+
+
+def check_buffer(capture: CaptureSpec, topologies: Mapping[str, Topology], path: Path) -> None:
+    """Raise UserError for a trace buffer for which the first node of a machine has no room."""
+    for name, topology in topologies.items():
+        try:
+            trace_region(renumbered(topology, memory_first(topology)), capture.buffer_mib)
+        except UserError as error:
+            reason = f"{name}: {error.message}"
+            raise UserError(reason, file=path, key="capture.buffer_mib") from None

@@ -18,7 +18,7 @@ from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
 from numalab.results.plan import Cell, LeftOutRemark, PlannedRun, Remark, by_cell, planned_run
 from numalab.scheduler.scheduler_spec import NAMES, SchedulerSpec
-from numalab.study.guest import changed, check_guests
+from numalab.study.guest import changed, check_buffer, check_guests
 from numalab.study.model import Study, WorkloadUse, load_study, study_digest, study_table
 from numalab.study.schedulers import find_schedulers
 from numalab.topology.file_rules import build_topology
@@ -128,6 +128,7 @@ def make_plan(
     topologies = _topologies(study, path)
     runs = _runs(study, topologies, path)
     capture = load_capture(study.capture, path)
+    check_buffer(capture, topologies, path)
     fitting, remarks = _workloads(study, topologies, runs, path)
     runs = tuple(run for run in runs if run.cell in fitting)
     workloads = {cell: _with_sampler(bound, capture) for cell, bound in fitting.items()}

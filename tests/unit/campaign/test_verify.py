@@ -191,6 +191,20 @@ def test_what_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not target.exists()
 
 
+def test_a_damaged_archive_is_refused(study: BuiltStudy, tmp_path: Path) -> None:
+    """A flipped bit may leave the compressed data valid: only the checksum shows it."""
+    archive = tmp_path / "a.tar.zst"
+    export_results(study.results, archive)
+    whole = archive.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for damaged in (bytes(flipped), whole + b"x" * 900, whole + whole):
+        archive.write_bytes(damaged)
+        with pytest.raises(UserError, match="not an archive of results"):
+            import_results(archive, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_pages_of_a_stranger_are_left_out(study: BuiltStudy, tmp_path: Path) -> None:
     archive, pages = tmp_path / "a.tar.zst", ("index.html", "changelog.txt", "report.json",
         "picture.png", "cells/ring-2_few/index.html", "cells/x/picture.png", "more.html",

@@ -1,5 +1,6 @@
 """Recordings into tables: checked against trace-cmd, and with all that can befall a recording."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -301,6 +302,12 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, data: bytes, message: s
         decode(path)
     assert refused.value.file == path
     assert not path.with_suffix(".parquet").exists()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace.dat")
+    with pytest.raises(UserError, match="cannot read: not a file"):
+        decode(tmp_path / "trace.dat")
 
 
 def test_a_missing_recording_is_refused(tmp_path: Path) -> None:

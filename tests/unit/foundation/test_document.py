@@ -34,6 +34,9 @@ BAD = {
     f"{CLAIM}variant='before'": r"claims\[0\]: a claim needs at_least, at_most",
     f"{CLAIM}variant='x'\nat_most=1": r"no variant 'x' \(valid: before\)",
     "= 1": r"not TOML: ",
+    "[variants.after]\nkernel = 'b'\ntunables = { '/proc/sys/x' = true }": (
+        r"tunables\./proc/sys/x: input should be a valid string, or a valid integer, found True"
+    ),
 }
 
 
@@ -107,6 +110,12 @@ def test_only_files_are_read(tmp_path: Path) -> None:
             load_study(path)
     with pytest.raises(UserError, match="cannot read"):
         load_study(Path("a\0b"))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("x = 1\n", encoding="utf-8-sig")
+    assert read_toml(path) == {"x": 1}
 
 
 def test_a_hundred_thousand_seeds(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Series that are not in quilt layout: folders, single patches and mailboxes."""
 
 import base64
+import bz2
 import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,25 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tmp_path: Path) -> Non
     packed = tmp_path / "t.mbox.gz"
     packed.write_bytes(gzip.compress(box.read_bytes()))
     assert load_series(packed).info.digest == series.info.digest
+    of_dos = tmp_path / "dos.mbox"
+    of_dos.write_bytes(box.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_series(of_dos).info.digest == series.info.digest
+
+
+def test_packed_patches(tmp_path: Path) -> None:
+    text, packed = diff("a", "b").encode(), tmp_path / "x.patch.xz"
+    packed.write_bytes(lzma.compress(text))
+    assert applied(packed) == "b\n"
+    assert find_series(str(packed)).info.digest == load_series(packed).info.digest
+    packed.write_bytes(lzma.compress(text)[:-20])
+    with pytest.raises(UserError, match=r"x\.patch\.xz: cannot be unpacked: "):
+        load_series(packed)
+    packed.write_bytes(lzma.compress(bytes(MAX_PATCH_BYTES + 1)))
+    with pytest.raises(UserError, match="larger than 16 MiB"):
+        load_series(packed)
+    packed.write_bytes(bz2.compress(text))
+    with pytest.raises(UserError, match=r"compressed by bzip2, and must .* \(valid: gzip, xz\)"):
+        load_series(packed)
 
 
 def test_encoded_mails_are_decoded(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_missing_mark_is_named(
 ) -> None:
     accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY), between)
     assert (accesses.threads, accesses.nodes) == ((), ())
-    assert list(locality_lines(accesses)) == [note]
+    assert list(locality_lines(accesses)) == [f"numalab: {note}"]
 
 
 def test_counts_on_no_clock_give_the_note_of_the_join(
@@ -96,4 +96,4 @@ def test_counts_on_no_clock_give_the_note_of_the_join(
 ) -> None:
     unjoined = pl.DataFrame(ROWS).with_columns(start_ns=pl.lit(None, pl.Int64))
     accesses = locality(events, three_nodes, JoinedTables(unjoined, EMPTY), notes=("not joined",))
-    assert list(locality_lines(accesses)) == ["not joined"]
+    assert list(locality_lines(accesses)) == ["numalab: not joined"]

@@ -48,6 +48,20 @@ def test_time_of_tasks_and_cpus(trace: Trace, rows: int) -> None:
     assert (sums.changes, sums.names) == (1, {1: "a", 2: "b"})
 
 
+@pytest.mark.parametrize("rows", [100, 2])
+def test_the_name_of_a_task_is_its_last_one(trace: Trace, rows: int) -> None:
+    """It was called b on CPU 1, and is called a on CPU 0 since then."""
+    table = trace.table(
+        trace.switch(0, 0, "idle", "idle"),
+        trace.switch(0, 1, "idle", "b:1"),
+        trace.switch(20 * MS, 1, "b:1", "idle"),
+        trace.switch(21 * MS, 0, "idle", "a:1"),
+        trace.switch(39 * MS, 0, "a:1", "idle", trace.sleeps),
+        trace.mark(40 * MS, "x"),
+    )
+    assert add_up(event_chunks(table, WINDOW, [0, 1], rows), SCOPE).names == {1: "a"}
+
+
 @pytest.mark.parametrize("rows", [100, 3, 2])
 def test_a_cpu_was_idle_while_another_had_two(trace: Trace, rows: int) -> None:
     """From b's wake-up at 5 ms to a's move at 20 ms: one violation, however it is cut."""

@@ -425,6 +425,14 @@ def test_large_series_are_refused_soon(place: Path, text: str, message: str) -> 
     assert len(str(caught.value)) < 10_000
 
 
+def test_a_file_below_a_file_is_the_patchs_fault(place: Path) -> None:
+    tree = place / "cache" / "source"
+    before = contents(tree)
+    with pytest.raises(UserError, match=r"does not apply: in the source d/f is a file"):
+        switch_tree(tree, [series_of(place, new_file("d/f/x", "x"))])
+    assert contents(tree) == before
+
+
 def test_hunks_that_are_searched_for_take_bounded_time(place: Path) -> None:
     """The first one fits nowhere; to look for it and the next ones takes hours, not seconds."""
     tree = place / "cache" / "source"

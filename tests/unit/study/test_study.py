@@ -63,6 +63,11 @@ def test_the_variants_of_a_seed_are_next_to_each_other(tmp_path: Path) -> None:
         ("[variants.before]", "[capture]\nsets = ['nume']\n[variants.before]", r"capture\.sets"),
         (
             "[variants.before]",
+            "[capture]\nbuffer_mib = 16384\n[variants.before]",
+            r"capture\.buffer_mib: .*: node 0 has \d+ MiB, too little to reserve 16384 MiB",
+        ),
+        (
+            "[variants.before]",
             "[[claims]]\ntext='t'\nvariant='after'\nmeasure='task_buzy'\nat_most=1\n[variants.before]",
             r"claims\[0\]\.measure: no measure is called 'task_buzy'",
         ),

@@ -109,6 +109,17 @@ def test_a_table_gives_each_direction_of_a_link_its_bandwidth(tmp_path: Path) ->
     assert memory_model(load_topology_file(copy)) == model
 
 
+def test_a_table_gives_nodes_without_a_link_their_bandwidth(tmp_path: Path) -> None:
+    """Published tables have less for two hops than for one, though no link is slower."""
+    rows = [[4000, 1000, 77, 1000], [1000, 4000, 1000, 2000], [1000] * 4, [1000] * 4]
+    topology = load_topology_file(ring(tmp_path, f"link_bandwidth_mb_s = {rows}"))
+    model = memory_model(topology)
+    assert round(model.bandwidth_mb_s(0, 2)) == 77
+    assert [model.servers[server].name for server in model.routes[2, 0]][-1] == "path2-0"
+    # More than the links on the way give cannot be had.
+    assert [round(model.bandwidth_mb_s(a, b)) for a, b in ((1, 3), (0, 1))] == [1000, 1000]
+
+
 def test_caches_keep_their_proportion_to_memory() -> None:
     model = memory_model(load_topology("ring-4"))
     assert (model.l1.kib, model.l2.kib, model.llc.kib) == (32, 96, 768)

@@ -19,7 +19,7 @@ from numalab.errors import UserError
 from numalab.files import open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
-from numalab.machine.model import MODES, QUANTUM_NS, check_by_hand
+from numalab.machine.model import MODES, QUANTUM_NS, SHIFTS, check_by_hand, check_quantum
 from numalab.qemu.hypervisor import EMBED
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
@@ -132,6 +132,8 @@ def command(
     between = None if locality is None else _marks(locality)
     if page is not None and between is None:
         raise UserError("needs --locality", key="--page")
+    if page is not None and page.is_dir():
+        raise UserError("is a folder; name a file", key="--page", file=page)
     with progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:
@@ -162,7 +164,7 @@ def command(
         machine = replace(
             guest(model, spec.name, prepared, choice, trace_mib=32 if event or between else 0),
             topology=in_slow_motion(model, slow_motion), slow_motion=slow_motion,
-            quantum_ns=quantum or QUANTUM_NS,
+            quantum_ns=QUANTUM_NS if quantum is None else quantum,
             icount_shift=instruction_ns.bit_length() - 1 if instruction_ns else None,
             seed=seed, cold=cold, extra_cmdline=tuple(cmdline or ()), pages=pages,
             host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
@@ -179,11 +181,11 @@ def command(
             between=between,
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
-    if page is not None and booted.locality is not None:
+    show_booted(booted, as_json)
+    if page is not None and booted.locality is not None and booted.locality.window_ms:
         from numalab.report.page.locality import render_locality  # noqa: PLC0415 - rarely used
 
         write_text(page, render_locality(words, model, booted.locality))
-    show_booted(booted, as_json)
     if why := explain_status(words, around, booted.outcome.status):
         say(f"numalab: {why}")
     raise typer.Exit(booted.outcome.status)
@@ -216,6 +218,9 @@ def _check_speed(
     )
     if quantum_ns is not None and mode != "timed":
         raise UserError(f"mode {mode} has no quantum", key="--quantum", choices=("--mode timed",))
+    if quantum_ns is not None:
+        shift = SHIFTS["timed"] if instruction_ns is None else instruction_ns.bit_length() - 1
+        check_quantum(quantum_ns, shift, slow_motion, key="--quantum")
 
 
 def _check_choice(

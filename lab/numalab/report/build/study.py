@@ -54,7 +54,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     study = stored_study(plan, results)
     if not plan.runs:
         raise UserError("the plan has no runs", file=results.plan)
-    _check(plan, study, stored)
+    _check(study, stored)
     unfinished = unfinished_by_cell(results, plan, stored, errors or {})
     finished: dict[Cell, list[StoredRun]] = {}
     for run in stored:
@@ -125,17 +125,10 @@ def _reach(stored: Iterable[StoredRun], hunted: PatchReach | None) -> PatchReach
     return merged((label, run) for label, run in runs if run.series == latest) if runs else None
 
 
-def _check(plan: StoredPlan, study: Study, stored: Sequence[StoredRun]) -> None:
-    """Raise UserError for a run that is not as it was planned."""
-    planned = {run.id: run for run in plan.runs}
+def _check(study: Study, stored: Sequence[StoredRun]) -> None:
+    """Raise UserError for a run of a variant that the study lacks."""
     for run in stored:
-        about, as_planned = run.manifest, planned.get(run.id)
-        fits = as_planned is None or (as_planned.cell, as_planned.variant, as_planned.seed) == (
-            about.cell,
-            about.variant,
-            about.seed,
-        )
-        if about.variant not in study.variants or not fits:
+        if run.manifest.variant not in study.variants:
             raise UserError(f"{run.id} is no run of this study", file=run.directory.manifest)
 
 

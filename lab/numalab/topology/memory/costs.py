@@ -28,13 +28,15 @@ class Cache:
 class Server:
     """A memory, or one direction of a link: it gives a line every `line_ps`.
 
-    `ends` are the nodes a link leads from and to; of a memory, its node twice.
+    `ends` are the nodes a link leads from and to; of a memory, its node twice. A `path` is no link:
+    it limits what goes between two nodes over several links to the bandwidth of the file.
     """
 
     name: str
     ends: tuple[int, int]
     line_ps: int
     knee: int
+    path: bool = False
 
     @property
     def mb_s(self) -> float:

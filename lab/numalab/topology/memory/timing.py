@@ -234,7 +234,7 @@ def _line_ps(mb_s: float) -> int:
 def _servers(
     topology: Topology, latency: Matrix
 ) -> tuple[tuple[Server, ...], dict[Link, tuple[int, ...]]]:
-    """Return the servers, and the servers of links on each route, by their numbers."""
+    """Return the servers, and those of links and paths on each route, by their numbers."""
     keys = topology.memory
     # Sakasegawa 1977: the queue's exponent for c channels is sqrt(2 (c + 1)) - 1.
     knee = max(1, round(sqrt(2 * ((keys.channels or CHANNELS) + 1)) - 1))
@@ -256,6 +256,12 @@ def _servers(
         )
         numbers[a, b] = len(servers)
         servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
+    routes = {pair: tuple(numbers[link] for link in links) for pair, links in ways.items()}
+    for (a, b), passed in routes.items():
+        least = min((servers[place].mb_s for place in passed), default=0)
+        if len(passed) > 1 and published and published[a, b] < least:
+            routes[a, b] = (*passed, len(servers))
+            servers.append(Server(f"path{a}-{b}", (a, b), _line_ps(published[a, b]), 1, path=True))
     slow = next((server for server in servers if server.mb_s < SLOWEST_MB_S), None)
     if slow is not None:
         near = slow.ends[0] == slow.ends[1] and keys.bandwidth_mb_s is None
@@ -264,9 +270,7 @@ def _servers(
             f"latencies and interconnects leave {slow.name} {slow.mb_s:.2g} MB/s, too little to "
             f"boot with ({SLOWEST_MB_S} MB/s); give a number here",
         )
-    return tuple(servers), {
-        pair: tuple(numbers[link] for link in links) for pair, links in ways.items()
-    }
+    return tuple(servers), routes
 
 
 def _link_speeds(topology: Topology) -> dict[Link, int]:

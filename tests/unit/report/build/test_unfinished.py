@@ -28,6 +28,7 @@ from numalab.report.formats.json import report_schema
 from numalab.report.formats.junit import render_junit
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
+from numalab.results.reader import load_runs
 from support.example_results import RUNS
 from support.one_command import invoke
 from support.report_sample import HOSTILE
@@ -258,15 +259,15 @@ def test_a_manifest_that_says_failed_is_in_no_figure(tmp_path: Path) -> None:
     assert "1 of 2 runs finished (1 failed)" in invoke(status_command, path).stdout
 
 
-def test_a_run_beyond_the_plan_hides_no_failure(tmp_path: Path) -> None:
+def test_a_copy_of_a_run_counts_as_no_repetition(tmp_path: Path) -> None:
     path = copy_with_cells(tmp_path / "results", [])
     extra = RUNS[0].replace("_1", "_9")
     shutil.copytree(path / "runs" / RUNS[0], path / "runs" / extra)
     manifest = path / "runs" / extra / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "run": extra, "seed": 9}))
-    leave(path, RUNS[1], ".failed", status="failed", reason="it hung")
-    assert "2 of 3 runs finished" in report(path).stdout
-    assert "1 run gave no result" in gather(Results(path)).reports[0].verdict
+    for read in (gather, load_runs):
+        with pytest.raises(UserError, match=f"{extra} is no run of this study: plan.json has no"):
+            read(Results(path))
 
 
 @pytest.mark.parametrize(
