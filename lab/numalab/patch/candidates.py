@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from numalab.measure import Direction, MeasureInfo
@@ -20,6 +20,17 @@ _LEAST_POINTS = 2.0  # of measures in percent
 _LEAST_COUNT = 1.0  # of measures that are whole numbers
 _MOST, _MOST_IN_CELL = 8, 2  # candidates: each more makes the others need more runs
 _CLEAR = 1.3  # differences by the half width of their 95 % interval
+# Measures that a verdict names although they did not change, the most telling first.
+HEADLINES = (
+    "idle_while_overloaded",
+    "task_busy_share_min",
+    "queue_imbalance",
+    "schedstat_wait_mean",
+    "numa_local_faults",
+    "task_node_migrations",
+)
+_DURATION = "ms"  # the parameter of loads that run for a fixed time
+_WORK = "user_time"  # there it is what the tasks got, and less is no improvement
 # The number of a CPU or a node is arbitrary: a task that moves elsewhere is no change. Counters of
 # allocations depend on the memory that the boot left, which the seed hardly changes.
 _ARBITRARY = re.compile(
@@ -70,8 +81,11 @@ def judged(runs: Iterable[StoredRun]) -> tuple[MeasureInfo, ...]:
     infos: dict[str, MeasureInfo] = {}
     for run in runs:
         for name, measure in run.measures.items():
-            if not (_ARBITRARY.search(name) or measure.info.is_identifier):
-                infos.setdefault(name, measure.info)
+            info = measure.info
+            if name == _WORK and _DURATION in run.manifest.workload.parameters:
+                info = replace(info, direction=Direction.NONE)
+            if not (_ARBITRARY.search(name) or info.is_identifier):
+                infos.setdefault(name, info)
     return tuple(infos.values())
 
 
@@ -90,24 +104,30 @@ def find_candidates(
 ) -> tuple[Candidate, ...]:
     """Return the measures that seem to differ most, at most 8, and 2 of a cell.
 
-    Measures with a better direction come first. This is a choice and no test: only fresh runs
-    decide (`numalab.statistics.sequential`). A continued experiment has some already; so runs with
-    a seed above `last_seed` are left out.
+    Measures with a better direction come first, of them the headlines. This is a choice and no
+    test: only fresh runs decide (`numalab.statistics.sequential`). A continued experiment has some
+    already; so runs with a seed above `last_seed` are left out.
     """
     chosen: list[Candidate] = []
     for cell in cells:
-        mine = [run for run in runs if run.cell == cell and run.manifest.seed <= last_seed]
-        inside = [
-            Candidate(cell, info, clear)
-            for info in judged(mine)
-            if (clear := _clearness(sample(mine, cell, info.name), info.unit)) >= _CLEAR
-        ]
-        chosen += sorted(inside, key=_rank)[:_MOST_IN_CELL]
+        chosen += sorted(differing(runs, cell, last_seed), key=_rank)[:_MOST_IN_CELL]
     return tuple(sorted(chosen, key=_rank)[:_MOST])
 
 
-def _rank(candidate: Candidate) -> tuple[bool, float, str]:
-    return candidate.info.direction is Direction.NONE, -candidate.clear, candidate.info.name
+def differing(runs: Iterable[StoredRun], cell: Cell, last_seed: int) -> tuple[Candidate, ...]:
+    """Return all measures of a cell that seem to differ in the runs up to a seed."""
+    mine = [run for run in runs if run.cell == cell and run.manifest.seed <= last_seed]
+    return tuple(
+        Candidate(cell, info, clear)
+        for info in judged(mine)
+        if (clear := _clearness(sample(mine, cell, info.name), info.unit)) >= _CLEAR
+    )
+
+
+def _rank(candidate: Candidate) -> tuple[bool, bool, float, str]:
+    info = candidate.info
+    undirected = info.direction is Direction.NONE
+    return undirected, info.name not in HEADLINES, -candidate.clear, info.name
 
 
 def _clearness(sides: FreshSample, unit: str) -> float:

@@ -8,6 +8,8 @@ from numalab.patch.verdict import PatchVerdict
 from numalab.report.formats.annotations import Problem
 from numalab.report.formats.junit import xml_text
 
+_NOT_JUDGED = ("only hunted", "not reached", "no code", "not compiled", "same code", "undecided")
+
 
 def render_patch_junit(verdict: PatchVerdict) -> str:
     """Render a verdict as JUnit XML: a test for each measure and cell that was decided.
@@ -17,7 +19,7 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
     suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
     failures = dict(_failures(verdict))
     _case(suite, verdict, "verdict", failures.get("verdict", ""), headline(verdict))
-    if verdict.word in ("only hunted", "not reached", "no code", "same code", "undecided"):
+    if verdict.word in _NOT_JUDGED:
         ET.SubElement(suite[0], "skipped", {"message": xml_text(headline(verdict))})
     for name, text in failures.items():
         if name != "verdict":
@@ -65,7 +67,8 @@ def _case(suite: ET.Element, verdict: PatchVerdict, name: str, failure: str, out
     about = {"classname": xml_text(f"numalab.patch.{verdict.name}"), "name": xml_text(name)}
     case = ET.SubElement(suite, "testcase", about)
     if failure:
-        about = {"message": xml_text(failure), "type": "regression"}
-        ET.SubElement(case, "failure", about).text = xml_text(failure)
+        lines = [xml_text(line) for line in failure.splitlines()]
+        about = {"message": "; ".join(lines), "type": "regression"}
+        ET.SubElement(case, "failure", about).text = "\n".join(lines)
     elif output:
         ET.SubElement(case, "system-out").text = xml_text(output)

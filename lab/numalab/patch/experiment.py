@@ -1,8 +1,9 @@
 """Runs the experiment of a patch: the first runs, then fresh runs where they seem to differ."""
 
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
@@ -11,11 +12,13 @@ from numalab.campaign.cost_model import Costs
 from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
 from numalab.campaign.resume import OnWait, missing_tasks
 from numalab.campaign.schedule import at_once
+from numalab.campaign.task import Ended
 from numalab.patch.candidates import Candidate, find_candidates, sample
 from numalab.patch.screening import choose_cells, fitting, spread
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.results.plan import AddedRemark, Cell, PlannedRun, planned_run
-from numalab.results.reader import StoredRun, load_runs
+from numalab.results.reader import StoredRun, load_plan, load_runs
+from numalab.run_dir import RunDir
 from numalab.statistics.comparison import FEWEST
 from numalab.statistics.sequential import (
     LEVEL,
@@ -29,6 +32,7 @@ from numalab.study.plan import select
 from numalab.units import counted
 
 Tell = Callable[[str], None]
+FEWEST_LOST = 2  # runs of the patched kernel, and none of the baseline: a regression
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class DecidedCandidate:
 class ExperimentOutcome:
     """What an experiment gave: finished runs, decisions, failed runs, and whether time was over.
 
-    No changed code ran in the cells `unreached`, so they got one run of each kernel only.
+    No changed code ran in the cells `unreached`, so they got one run of each kernel only. `left`
+    are the folders of failed runs.
     """
 
     runs: tuple[StoredRun, ...]
@@ -53,6 +58,12 @@ class ExperimentOutcome:
     failures: tuple[Failure, ...]
     time_over: bool
     unreached: tuple[Cell, ...] = ()
+    left: tuple[tuple[Cell, RunDir], ...] = ()
+
+    def lost(self, variant: str) -> tuple[Ended, ...]:
+        """Return the ends of a variant's runs that failed, but for those that the host ended."""
+        ends = (failure.ended for failure in self.failures)
+        return tuple(end for end in ends if f"_{variant}_" in end.run and not end.by_host)
 
     def compared(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
         """Return the cells with enough first runs of both kernels for a comparison."""
@@ -99,6 +110,7 @@ class Conductor:
             if {run.id for run in first if run.variant == PATCHED} <= failures.keys():
                 break
             failures |= self._screen(batch)
+        failures |= self._again(failures, seed)
         chosen = find_candidates(self._finished(), plan.cells, screened)
         decided, more = self._confirm(chosen, screened)
         failures |= more
@@ -108,8 +120,34 @@ class Conductor:
             decided,
             tuple(failures.values()),
             self._is_over(),
-            choose_cells(self._finished(), tried).unreached,
+            choose_cells(self._counted(), tried).unreached,
+            tuple(self._left()),
         )
+
+    def _again(self, failures: Mapping[str, Failure], seed: int) -> dict[str, Failure]:
+        """Run the second seed where the first one of the patched kernel was lost, and no other run.
+
+        One lost run may be chance, so this one may start when the time is over.
+        """
+        lost = [run for run, failure in failures.items() if not failure.ended.by_host]
+        cells = [
+            run.cell
+            for run in self.study.plan.runs
+            if run.id in lost and run.variant == PATCHED and run.seed == seed
+        ]
+        if len(lost) != 1 or not cells:
+            return {}
+        second = [planned_run(cells[0], name, seed + 1) for name in self.study.plan.study.variants]
+        return self._execute(second, math.inf)
+
+    def _counted(self) -> list[tuple[Cell, RunDir]]:
+        """Return the folders of the runs that may hold counts of lines."""
+        return [*((run.cell, run.directory) for run in self._finished()), *self._left()]
+
+    def _left(self) -> list[tuple[Cell, RunDir]]:
+        results = self.study.results
+        failed = ((run.cell, results.failed(run.id)) for run in load_plan(results).runs)
+        return [(cell, directory) for cell, directory in failed if directory.path.exists()]
 
     def _fitting(self, cells: Sequence[Cell]) -> int:
         """Return for how many cells one seed takes at most half of the time for first seeds."""
@@ -137,7 +175,7 @@ class Conductor:
         Each cell gets all its seeds, because one with fewer cannot have a candidate.
         """
         plan, failures = self.study.plan, dict[str, Failure]()
-        choice = choose_cells(self._finished(), cells)
+        choice = choose_cells(self._counted(), cells)
         if choice.unreached:
             self.tell(f"no changed line ran in {counted(len(choice.unreached), 'cell')}")
         waiting = list(choice.reached)

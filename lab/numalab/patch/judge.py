@@ -21,7 +21,7 @@ from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
-from numalab.patch.standard import Experiment, plan_experiment
+from numalab.patch.standard import BASELINE, PATCHED, Experiment, plan_experiment
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
     PatchVerdict,
@@ -31,6 +31,7 @@ from numalab.patch.verdict import (
     smallest_cell,
     unchanged_of,
     undecided_of,
+    untested_of,
     word_of,
 )
 from numalab.places import project_dir
@@ -38,14 +39,14 @@ from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import read_reach
 from numalab.reach.merge import merged
-from numalab.reach.model import CodeChange, PatchReach, Reached, RunReach
+from numalab.reach.model import CodeChange, LineState, PatchReach, Reached, RunReach
 from numalab.reach.prepare import ReachPlan, prepare_reach
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
 from numalab.results.plan import Cell, texts
 from numalab.source.changes import FileChange
-from numalab.units import counted
+from numalab.units import counted, runs_of
 from numalab.workload.workload_files import shaker
 
 _SCREEN, _DECIDE = 0.55, 0.75  # of the budget, from its start; the hunt takes the rest
@@ -122,7 +123,8 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     began = time.monotonic()
     planned = study.setting.reach
     if planned is not None and planned.code is CodeChange.NONE:
-        verdict = replace(_verdict(request, study), word=_word_of_equal_code(planned))
+        word, remarks = _word_of_equal_code(planned)
+        verdict = replace(_verdict(request, study), word=word, remarks=remarks)
         return _written(replace(verdict, seconds=time.monotonic() - began), study)
     conductor = Conductor(
         study,
@@ -142,11 +144,13 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     return _written(replace(verdict, seconds=time.monotonic() - began), study)
 
 
-def _word_of_equal_code(reach: ReachPlan) -> Word:
-    """Return the verdict on a patch that changes no instruction."""
-    lines = [line for table in reach.tables.values() for line in table.lines]
-    compiled = any(line.code and line.is_changed for line in lines)
-    return "same code" if compiled else "no code"
+def _word_of_equal_code(reach: ReachPlan) -> tuple[Word, tuple[str, ...]]:
+    """Return the verdict on a patch that changes no instruction, and why nothing is compiled."""
+    lines = [line for table in reach.tables.values() for line in table.lines if line.is_changed]
+    if any(line.code for line in lines):
+        return "same code", ()
+    why = dict.fromkeys(line.reason for line in lines if line.state is LineState.COMPILED_OUT)
+    return ("not compiled", tuple(why)) if why else ("no code", ())
 
 
 def _written(verdict: PatchVerdict, study: BuiltStudy) -> Judged:
@@ -257,7 +261,8 @@ def _judged(
         undecided=undecided,
         only_hunted=bool(outcome.unreached) and not outcome.compared(study.plan.cells),
     )
-    remarks = [*_cell_remarks(outcome, study.plan.cells), *verdict.remarks]
+    why = () if lost is not None else _cell_remarks(outcome, study.plan.cells)
+    remarks = [*why, *verdict.remarks]
     if reach is not None and reach.verdict is Reached.NOT and lost is None:
         if hunted.case is None:
             word, changes = "not reached", ()  # what did not run did not change anything
@@ -275,13 +280,18 @@ def _judged(
         runs=len(outcome.runs),
         time_over=outcome.time_over,
         undecided=undecided,
+        untested=untested_of(outcome, study.plan.cells),
         reach=reach,
         remarks=tuple(remarks),
     )
 
 
 def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield why some cells were not compared."""
+    """Yield which runs were lost, and why some cells were not compared."""
+    for variant in (PATCHED, BASELINE):
+        if ends := outcome.lost(variant):
+            reason = ends[0].error.partition("\n")[0]
+            yield f"{runs_of(len(ends))} of the {variant} kernel failed: {reason}"
     if outcome.unreached:
         skipped = counted(len(outcome.unreached), "cell")
         yield f"no changed line ran in {skipped}; one run of each kernel there"
@@ -296,7 +306,8 @@ def _reach(
     """Return which changed lines ran; None if nothing counted."""
     if study.setting.reach is None:
         return None
-    read = ((str(run.cell), read_reach(run.directory)) for run in outcome.runs)
+    folders = [*((run.cell, run.directory) for run in outcome.runs), *outcome.left]
+    read = ((str(cell), read_reach(directory)) for cell, directory in folders)
     runs = [(cell, reach) for cell, reach in read if reach is not None]
     every = [*runs, *(("hunt", reach) for reach in hunted)]
     return merged(every) if every else None

@@ -8,7 +8,7 @@ from numalab.patch.hunting import FoundCase
 from numalab.patch.text import figure, headline, reach_summary
 from numalab.patch.verdict import MeasureChange, PatchVerdict
 from numalab.report.formatting import plain_ascii
-from numalab.units import counted, runs_of
+from numalab.units import counted, runs_of, unit_of_difference
 
 WIDTH = 72
 _TITLES = {"regressed": "Regressed:", "improved": "Improved:", "changed": "Changed:"}
@@ -47,10 +47,14 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield [*_wrapped(f"{text}, {case.load}."), "", f"  $ {case.command}"]
     if verdict.unchanged:
         yield ["No change found in (largest change that may have gone unseen):", ""] + [
-            f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {figure(row.smallest)}"
-            f" {row.unit}"
+            f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {figure(row.largest)}"
+            f" {unit_of_difference(row.unit)}"
             for row in verdict.unchanged
         ]
+    for title, names in (("Undecided", verdict.undecided), ("Not tested", verdict.untested)):
+        if names:
+            yield _wrapped(f"{title}: {'; '.join(names)}.")
+    yield [line for remark in verdict.remarks for line in _wrapped(f"Note: {remark}.")]
     if verdict.reach is not None:
         yield [line for text in reach_summary(verdict.reach) for line in _wrapped(text)]
     yield ["To reproduce:", "", f"  $ {verdict.command}"]
@@ -83,6 +87,7 @@ def _table(changes: Sequence[MeasureChange]) -> list[str]:
     for change in changes:
         name = f"{change.measure}{'*' if change.simulated else ''} ({change.unit})"
         percent = "from 0" if change.percent is None else f"{change.percent:+.0f}%"
+        percent = "" if change.unit == "%" else percent
         means = f"{figure(change.before):>9} {figure(change.after):>9}"
         row = f"{name[:30]:30} {means}  {percent:>7}"
         where = f"{change.machine}, {change.load}"
@@ -92,7 +97,8 @@ def _table(changes: Sequence[MeasureChange]) -> list[str]:
             rows += [row, f"{where:>{WIDTH}}"]
         if change.interval is not None:
             low, high = (f"{'+' if end >= 0 else ''}{figure(end)}" for end in change.interval)
-            rows.append(f"{'':18}95% interval of the difference: {low} .. {high}")
+            points = " points" if change.unit == "%" else ""
+            rows.append(f"{'':18}95% interval of the difference: {low} .. {high}{points}")
     return rows
 
 

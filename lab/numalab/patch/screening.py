@@ -1,12 +1,12 @@
 """Which cells run: as many as the time allows, then those in which the changed code ran."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from numalab.reach.counting import read_reach
 from numalab.reach.model import CodeChange, RunReach
 from numalab.results.plan import Cell
-from numalab.results.reader import StoredRun
+from numalab.run_dir import RunDir
 
 _SLOWER = 1.1  # the host may become slower while the runs last
 
@@ -19,16 +19,16 @@ class ScreenedCells:
     unreached: tuple[Cell, ...] = ()
 
 
-def choose_cells(runs: Sequence[StoredRun], cells: Sequence[Cell]) -> ScreenedCells:
-    """Choose cells by the reach of their finished runs.
+def choose_cells(runs: Iterable[tuple[Cell, RunDir]], cells: Sequence[Cell]) -> ScreenedCells:
+    """Choose cells by the reach of their runs, also of those that were lost.
 
     All cells are chosen, in their order, where reach cannot tell: nothing was counted, or the patch
     changes initial data, whose readers are not counted.
     """
     counted: dict[Cell, list[RunReach]] = {}
-    for run in runs:
-        if (reach := read_reach(run.directory)) is not None:
-            counted.setdefault(run.cell, []).append(reach)
+    for cell, directory in runs:
+        if (reach := read_reach(directory)) is not None:
+            counted.setdefault(cell, []).append(reach)
     return sort_cells(counted, cells)
 
 

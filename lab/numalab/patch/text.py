@@ -1,6 +1,6 @@
 """The verdict as text for a terminal and the top of a report: at most 25 lines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from numalab.errors import shown
@@ -22,6 +22,7 @@ _HEADLINES: dict[Word, str] = {
     "only hunted": "no regression found; only the hunt ran changed lines, so no load is compared",
     "not reached": "not reached: no changed line ran",
     "no code": "no changed line has code: both kernels are the same",
+    "not compiled": "not compiled: this kernel's configuration has no code of a changed line",
     "same code": "no effect: the change compiles to the same code in both kernels",
     "undecided": "undecided: the time was over; the same command continues",
 }
@@ -59,13 +60,19 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     elif verdict.cell_case is not None:
         yield ["CASE", *cell_lines(verdict.cell_case)]
     if verdict.undecided:
-        rest = [f"and {len(verdict.undecided) - 3} more"] if len(verdict.undecided) > 3 else []
-        names = "; ".join([*verdict.undecided[:3], *rest])
-        yield [f"UNDECIDED (the same command adds runs)  {names}"]
+        yield [f"UNDECIDED (the same command adds runs)  {_few(verdict.undecided)}"]
+    if verdict.untested:
+        yield [f"MAY DIFFER (in the first runs; not tested)  {_few(verdict.untested)}"]
     if verdict.unchanged:
         yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
         yield [unchanged_line(row) for row in verdict.unchanged[:4]]
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first three names in a line."""
+    rest = [f"and {len(names) - 3} more"] if len(names) > 3 else []
+    return "; ".join([*names[:3], *rest])
 
 
 def reach_summary(reach: PatchReach) -> list[str]:
@@ -96,7 +103,7 @@ def _title(verdict: PatchVerdict) -> str:
 def _effort(verdict: PatchVerdict) -> str:
     parts = [f"mode {verdict.mode}", counted(verdict.cells, "cell"), runs_of(verdict.runs)]
     if verdict.hunt.machines:
-        parts.append(f"{verdict.hunt.machines} machines hunted")
+        parts.append(f"{counted(verdict.hunt.machines, 'machine')} hunted")
     return f"{', '.join(parts)} in {format_seconds(verdict.seconds)}"
 
 

@@ -1,5 +1,6 @@
 """The verdict on a patch: what improved, regressed or changed, and what would have been seen."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
@@ -7,8 +8,18 @@ from statistics import median
 from typing import Literal
 
 from numalab.measure import MeasureKind
-from numalab.patch.candidates import Went, compare, is_notable, judged, least_effect, sample, went
-from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
+from numalab.patch.candidates import (
+    HEADLINES,
+    Went,
+    compare,
+    differing,
+    is_notable,
+    judged,
+    least_effect,
+    sample,
+    went,
+)
+from numalab.patch.experiment import FEWEST_LOST, DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.reach.model import PatchReach
@@ -24,22 +35,14 @@ Word = Literal[
     "only hunted",
     "not reached",
     "no code",
+    "not compiled",
     "same code",
     "undecided",
 ]
 
-# Measures that a verdict names although they did not change, the most telling first.
-HEADLINES = (
-    "idle_while_overloaded",
-    "task_busy_share_min",
-    "queue_imbalance",
-    "schedstat_wait_mean",
-    "numa_local_faults",
-    "task_node_migrations",
-)
+_OF_CELLS = re.compile(r" --(?:topologies|workloads)[ =]('[^']*'|\S)+")
 _CLOSE = 0.05  # a p value below it, of a measure that more runs may decide
 _FAMILY = 5  # screening asks for about 1 %, a fifth of the usual level
-_FEWEST_LOST = 2  # runs of the patched kernel that are lost, and none of the baseline
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,17 @@ class CellCase:
 def smallest_cell(
     changes: Iterable[MeasureChange], cpus: Mapping[str, int], command: str
 ) -> CellCase | None:
-    """Return the regressed cell with the fewest CPUs, by machine; None without a regression."""
+    """Return the regressed cell with the fewest CPUs, by machine; None without a regression.
+
+    Its command has the options of `command`, but for those that choose cells.
+    """
     regressed = [change for change in changes if change.went == "regressed"]
     if not regressed:
         return None
     smallest = min(regressed, key=lambda change: cpus[change.machine])
     machine, load = smallest.machine, smallest.load
     words = f"--topologies {quote(machine)} --workloads {quote(load)}"
-    return CellCase(machine, load, cpus[machine], f"{command} {words}")
+    return CellCase(machine, load, cpus[machine], f"{_OF_CELLS.sub('', command)} {words}")
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,7 @@ class PatchVerdict:
     runs: int = 0
     time_over: bool = False
     undecided: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
     command: str = ""
@@ -189,9 +196,27 @@ def _change(decided: DecidedCandidate) -> MeasureChange | None:
 def unchanged_of(
     outcome: ExperimentOutcome, cells: Sequence[Cell], changes: Sequence[MeasureChange]
 ) -> tuple[Unchanged, ...]:
-    """Return the headline measures without a shown change, and what would have been seen."""
-    shown = {(change.machine, change.load, change.measure) for change in changes}
-    return tuple(_unchanged(outcome.first_runs(), cells, shown))
+    """Return the headline measures without a shown change, and what would have been seen.
+
+    Those that seem to differ and were not tested are left out (`untested_of`).
+    """
+    differ = {(change.machine, change.load, change.measure) for change in changes}
+    differ |= {(cell.topology, cell.label, name) for cell, name in _untested(outcome, cells)}
+    return tuple(_unchanged(outcome.first_runs(), cells, differ))
+
+
+def untested_of(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return the headline measures that seem to differ, and that fresh runs did not test."""
+    return tuple(f"{name} in {cell}" for cell, name in _untested(outcome, cells))
+
+
+def _untested(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[tuple[Cell, str]]:
+    tested = {(row.candidate.cell, row.candidate.info.name) for row in outcome.decided}
+    for cell in cells:
+        for candidate in differing(outcome.runs, cell, outcome.screened):
+            name = candidate.info.name
+            if name in HEADLINES and (cell, name) not in tested:
+                yield cell, name
 
 
 def _unchanged(
@@ -214,9 +239,8 @@ def _unchanged(
 
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
     """Return the lost runs of the patched kernel, if the baseline lost none."""
-    failed = [failure.ended for failure in outcome.failures if not failure.ended.by_host]
-    patched = [ended for ended in failed if f"_{PATCHED}_" in ended.run]
-    if len(patched) < _FEWEST_LOST or any(f"_{BASELINE}_" in ended.run for ended in failed):
+    patched = outcome.lost(PATCHED)
+    if len(patched) < FEWEST_LOST or outcome.lost(BASELINE):
         return None
     reason = patched[0].error.partition("\n")[0]
     return LostRuns(tuple(ended.run for ended in patched), reason)

@@ -12,7 +12,14 @@ import pytest
 from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
 from numalab.measure import Direction
-from numalab.patch.candidates import Candidate, compare, find_candidates, is_notable, went
+from numalab.patch.candidates import (
+    Candidate,
+    compare,
+    find_candidates,
+    is_notable,
+    judged,
+    went,
+)
 from numalab.patch.ci import patch_problems, render_patch_junit
 from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import FoundCase, HuntOutcome
@@ -33,6 +40,7 @@ from numalab.patch.verdict import (
     smallest_cell,
     unchanged_of,
     undecided_of,
+    untested_of,
     word_of,
 )
 from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
@@ -173,6 +181,42 @@ def test_unchanged_measure_names_the_smallest_change() -> None:
     assert 5 < row.smallest < 15
 
 
+def test_a_measure_that_seems_to_differ_is_not_called_unchanged() -> None:
+    stored = [
+        StoredRun(
+            run.directory,
+            run.manifest,
+            {
+                name: replace(m, info=replace(m.info, name=name))
+                for name in ("idle_while_overloaded", "queue_imbalance", "task_busy_share_min")
+                for m in run.measures.values()
+            },
+        )
+        for run in runs([10, 11, 9, 10], [40, 41, 39, 42])
+    ]
+    tested = find_candidates(stored, [CELL], last_seed=4)
+    assert len(tested) == 2
+    decided = tuple(DecidedCandidate(item, FreshSample([], []), None) for item in tested)
+    experiment = ExperimentOutcome(tuple(stored), 4, decided, (), time_over=False)
+    (untested,) = untested_of(experiment, [CELL])
+    names = {row.measure for row in unchanged_of(experiment, [CELL], ())}
+    assert untested.removesuffix(" in ring-2, w") not in names
+    whole = verdict([], untested=(untested,))
+    assert f"MAY DIFFER (in the first runs; not tested)  {untested}\n" in render_verdict(whole)
+    assert f"Not tested: {untested}." in render_reply(whole)
+
+
+def test_less_cpu_time_in_a_fixed_time_is_no_improvement() -> None:
+    (run,) = runs([10], [])
+    (measure,) = run.measures.values()
+    time = replace(measure, info=replace(measure.info, name="user_time"))
+    for parameters, direction in (({"ms": 1000}, Direction.NONE), ({}, Direction.LOWER)):
+        use = run.manifest.workload.model_copy(update={"parameters": parameters})
+        manifest = run.manifest.model_copy(update={"workload": use})
+        (info,) = judged([StoredRun(run.directory, manifest, {"user_time": time})])
+        assert info.direction is direction
+
+
 def test_text_is_short_and_begins_with_the_verdict() -> None:
     case = FoundCase("fairness", "a hog got little", Path("c.toml"), 2, 4, 3, (0.1,), (2.0,))
     change = verdict(runs([10, 11, 9, 10], [40, 41, 39, 42])).changes[0]
@@ -222,12 +266,16 @@ def test_reply_is_ascii_of_72_columns() -> None:
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "> sched/fair: Do it\n" in text
     assert "  $ numalab patch x.mbox\n" in text
-    assert "95% interval of the difference: +28.5 .. +32.5\n" in text
+    assert "95% interval of the difference: +28.5 .. +32.5 points\n" in text
+    assert "  queue_imbalance            4 cells   0.5 tasks\n" in text
 
 
 def test_junit_counts_every_test_and_failure() -> None:
     suite = ET.fromstring(render_patch_junit(whole()))[0]
     assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
+    failures = [case.find("failure") for case in suite if case.find("failure") is not None]
+    texts = [failure.text or "" for failure in failures if failure is not None]
+    assert not any("\\x0a" in text for text in texts) and "\n" in texts[1]
     names = [case.get("name") for case in suite if case.find("failure") is not None]
     assert names == ["ring-2, w: m regressed", "hunt: fairness violated"]
 
@@ -257,9 +305,10 @@ def test_measure_that_may_differ_is_undecided_when_the_time_is_over() -> None:
 def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() -> None:
     change = verdict(runs([10, 11, 9, 10], [40, 41, 39, 42])).changes[0]
     changes = [replace(change, machine="ring-8"), change, replace(change, went="changed")]
-    case = smallest_cell(changes, {"ring-8": 16, "ring-2": 4}, "numalab patch x.mbox")
+    typed = "numalab patch x.mbox --topologies ring-8,ring-2 --workloads=w --reply m"
+    case = smallest_cell(changes, {"ring-8": 16, "ring-2": 4}, typed)
     assert case is not None
-    assert case.command == "numalab patch x.mbox --topologies ring-2 --workloads w"
+    assert case.command == "numalab patch x.mbox --reply m --topologies ring-2 --workloads w"
     lines = render_verdict(verdict([], word="regressed", cell_case=case)).splitlines()
     assert "  w on ring-2 (4 CPUs), the smallest cell that regressed" in lines
     assert f"  repeat it: {case.command}" in lines

@@ -32,6 +32,7 @@ from numalab.results.reader import (
     load_timeline,
     of_variant,
 )
+from numalab.run_dir import RunDir
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.stored import judged_anew, stored_study, stored_topology
@@ -94,7 +95,13 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         commands=tuple(commands) or (_command(plan),),
         reports=tuple(reports),
         unreported=tuple(unreported),
-        reach=_reach(stored, read_record(results.hunt_reach, PatchReach)),
+        reach=_reach(
+            [
+                *((run.cell, run.directory) for run in stored if not run.compact),
+                *((run.cell, results.failed(run.id)) for run in plan.runs),
+            ],
+            read_record(results.hunt_reach, PatchReach),
+        ),
         verdict=_patch_verdict(results),
     )
 
@@ -108,15 +115,15 @@ def _patch_verdict(results: Results) -> str:
     return "\n".join([*lines, _EACH_ALONE])
 
 
-def _reach(stored: Iterable[StoredRun], hunted: PatchReach | None) -> PatchReach | None:
+def _reach(folders: Iterable[tuple[Cell, RunDir]], hunted: PatchReach | None) -> PatchReach | None:
     """Return the executions of changed lines in all runs, and in those of a patch's hunt.
 
-    None where none were counted.
+    Lost runs have counts, too. None where none were counted.
     """
     runs = [
-        (f"{run.manifest.topology}, {run.manifest.workload.label}", reach)
-        for run in stored
-        if not run.compact and (reach := read_reach(run.directory)) is not None
+        (str(cell), reach)
+        for cell, directory in folders
+        if (reach := read_reach(directory)) is not None
     ]
     if hunted is not None:
         sides = (hunted.baseline, hunted.patched)
