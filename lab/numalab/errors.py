@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 _LONGEST = 4000  # characters of each part of a message
+_NO_THREAD = re.compile(r"spawn|thread ?pool|temporarily unavailable", re.IGNORECASE)
 _QUOTED = re.compile(r"'([^']{1,80})'")
 
 
@@ -51,6 +52,14 @@ class HostError(LabError):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.hint = hint
         super().__init__(f"{message}\n  hint: {hint}" if hint else message)
+
+
+def explain_panic(error: BaseException) -> HostError | None:
+    """Return an error for a panic of a library in Rust that could start no thread, else None."""
+    if type(error).__name__ != "PanicException" or not _NO_THREAD.search(str(error)):
+        return None
+    reason = "this host starts no more threads for this command"
+    return HostError(reason, hint="raise the limit of processes (ulimit -u, or pids.max)")
 
 
 class HostBusy(HostError):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from numalab.errors import explain_panic
 from numalab.files import open_regular, utf8_path
 
 MOST_BYTES: Final = 512 << 20  # of the columns that are read, in memory
@@ -99,7 +100,9 @@ def collect(table: pl.LazyFrame) -> pl.DataFrame:
     try:
         with _quiet_errors():
             return table.collect()
-    except pl.exceptions.PanicException:  # no Exception
+    except pl.exceptions.PanicException as panic:  # no Exception
+        if no_thread := explain_panic(panic):
+            raise no_thread from None
         raise ValueError("its pages are damaged") from None
 
 

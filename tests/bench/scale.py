@@ -18,7 +18,7 @@ from numalab.campaign.cost_model import Costs
 from numalab.campaign.execute import TaskEvent, run_tasks
 from numalab.campaign.executors.assign import Assignment, Worker, WorkerHost
 from numalab.campaign.executors.processes import Finished, News
-from numalab.campaign.resume import held_results, missing_tasks
+from numalab.campaign.resume import held_results, missing_tasks, write_plan
 from numalab.campaign.schedule import cost_of, longest_first, makespan
 from numalab.campaign.task import Ended, Task
 from numalab.guest.kvm import Choice
@@ -105,6 +105,7 @@ def planned(folder: Path) -> tuple[list[Task], float]:
     with held_results([(plan, results)]):
         study = BuiltStudy(plan, Builds(kernels, image, files), results, setting)
         costs = Costs()
+        write_plan(plan, results)
         ordered = longest_first(missing_tasks(study), lambda task: cost_of(task, costs).seconds)
         makespan((cost_of(task, costs).seconds for task in ordered), WORKERS)
     return ordered, time.process_time() - began

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from numalab.campaign.build import Builds, with_choice, with_kernel
 from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.errors import GuestLost, HostError, LabError, UserError
-from numalab.files import left_by_guest, make_dir, reading
+from numalab.files import left_by_guest, make_dir, reading, replacing
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, Remark, RemarkKind, run_guest
@@ -176,9 +176,15 @@ def copy_returned(directory: RunDir, folder: Path) -> None:
     if not directory.returned.is_dir():
         return
     try:
-        shutil.copytree(directory.returned, folder, dirs_exist_ok=True)
+        shutil.copytree(directory.returned, folder, copy_function=_copy_whole, dirs_exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def _copy_whole(source: str, target: str) -> None:
+    """Copy a file whole or not at all. Raises HostError."""
+    with replacing(Path(target)) as temporary:
+        shutil.copy2(source, temporary)
 
 
 def _more_mib(files: Mapping[str, bytes]) -> int:

@@ -83,6 +83,8 @@ def execute(
         plans = [(study.plan, study.results) for study in studies]
         locks = stack.enter_context(held_results(plans, on_wait))
         tasks = [task for study in studies for task in missing_tasks(study)]
+        for plan, results in plans:  # a refused command has changed nothing
+            write_plan(plan, results)
         if executor is not None:
             stack.enter_context(closing(executor))
         failures: list[Failure] = []

@@ -63,7 +63,7 @@ def _same_runs(old: StoredPlan, plan: Plan) -> bool:
 def held_results(
     plans: Sequence[tuple[Plan, Results]], on_wait: OnWait | None = None
 ) -> Iterator[list[int]]:
-    """Lock the results of some plans and write the plans to them.
+    """Lock the results of some plans, which may take these plans.
 
     Gives the descriptors of the locks. `on_wait` is called with results that another numalab
     holds. Raises UserError when they belong to another study, HostError when the other numalab
@@ -77,7 +77,7 @@ def held_results(
                 results.path, partial(wait, results.path), wait=False, patience=LOCK_PATIENCE
             )
             locks.append(stack.enter_context(lock))
-            write_plan(plan, results)
+            _stored_plan(plan, results)
         yield locks
 
 
@@ -87,13 +87,7 @@ def write_plan(plan: Plan, results: Results) -> None:
     Finished runs that were added to the plan stay in it, with the remarks on them.
     """
     runs, remarks = plan.runs, plan.remarks
-    if results.is_compact:
-        raise UserError("these results are compact, and take no new runs", file=results.path)
-    if results.plan.exists():
-        old = load_plan(results)
-        if not _same_runs(old, plan):
-            reason = "these results are of another study or an older version"
-            raise UserError(reason, file=results.path)
+    if (old := _stored_plan(plan, results)) is not None:
         names, finished = {run.id for run in plan.runs}, results.finished()
         added = tuple(run for run in old.runs if run.id not in names and run.id in finished)
         runs += added
@@ -109,6 +103,21 @@ def write_plan(plan: Plan, results: Results) -> None:
         runs=runs,
     )
     write_json(results.plan, stored.model_dump(mode="json"))
+
+
+def _stored_plan(plan: Plan, results: Results) -> StoredPlan | None:
+    """Return the plan of results, None where there is none yet.
+
+    Raises UserError where they belong to another study.
+    """
+    if results.is_compact:
+        raise UserError("these results are compact, and take no new runs", file=results.path)
+    if not results.plan.exists():
+        return None
+    if not _same_runs(old := load_plan(results), plan):
+        reason = "these results are of another study or an older version"
+        raise UserError(reason, file=results.path)
+    return old
 
 
 def missing_tasks(study: BuiltStudy) -> list[Task]:

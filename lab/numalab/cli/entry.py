@@ -1,4 +1,4 @@
-"""The entry point of `numalab`: it handles Ctrl-C and SIGTERM before any other import."""
+"""The entry point of `numalab`: it handles signals before any other import."""
 
 import os
 import sys

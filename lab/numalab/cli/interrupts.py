@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: reported at once, and remembered."""
+"""Ctrl-C, SIGTERM and a closed terminal: reported at once, and remembered."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Received:
@@ -16,9 +16,10 @@ class _Received:
 
 
 def handle_signals() -> None:
-    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt."""
+    """Let these signals raise KeyboardInterrupt, but SIGHUP where nohup(1) ignores it."""
     for number in SIGNALS:
-        signal.signal(number, _interrupt)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def received_signal() -> int:

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from numalab.cli.interrupts import received_signal
 from numalab.cli.output import Documents, emit, say
 from numalab.cli.streams import drop_output
-from numalab.errors import HostError, LabError, UserError, shown
+from numalab.errors import HostError, LabError, UserError, explain_panic, shown
 
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = LabError.exit_code
@@ -116,10 +116,19 @@ def _exit_code(part: Callable[[], int], *, debug: bool) -> int:
             raise
         if debug:
             traceback.print_exc()
-        code, message = _explained(_fault_of_plugin(error) or error)
-        say(f"numalab: {message}")
-        _Failure.message = message
-        return code
+        return _reported(_fault_of_plugin(error) or error)
+    except BaseException as panic:
+        if type(panic).__name__ != "PanicException":  # of a library in Rust
+            raise
+        return _reported(explain_panic(panic) or RuntimeError(str(panic)))
+
+
+def _reported(error: Exception) -> int:
+    """Print the message of an error, and return its exit code."""
+    code, message = _explained(error)
+    say(f"numalab: {message}")
+    _Failure.message = message
+    return code
 
 
 def _fault_of_plugin(error: Exception) -> UserError | None:

@@ -211,12 +211,13 @@ class _Worker:
 
 
 def _prepare() -> None:
-    """Ignore Ctrl-C, which the parent handles; SIGTERM ends the guest.
+    """Ignore Ctrl-C and a closed terminal, which the parent handles; SIGTERM ends the guest.
 
     Cases may have shapes of plug-ins, so these are imported before the first one arrives.
     """
     load_plugins()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     # A worker that has returned is ending its guests: nothing is left to interrupt.
     Finalize(None, signal.signal, (signal.SIGTERM, signal.SIG_IGN), exitpriority=100)

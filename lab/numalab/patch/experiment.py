@@ -146,7 +146,8 @@ class Conductor:
 
     def _left(self) -> list[tuple[Cell, RunDir]]:
         results = self.study.results
-        failed = ((run.cell, results.failed(run.id)) for run in load_plan(results).runs)
+        runs = (*self.study.plan.runs, *load_plan(results).runs)
+        failed = ((cell, results.failed(run)) for run, cell in {r.id: r.cell for r in runs}.items())
         return [(cell, directory) for cell, directory in failed if directory.path.exists()]
 
     def _fitting(self, cells: Sequence[Cell]) -> int:

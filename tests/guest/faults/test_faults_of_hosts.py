@@ -108,7 +108,9 @@ def test_a_kernel_that_qemu_cannot_load(make_machine: MakeMachine, tmp_path: Pat
         run_guest(replace(make_machine(), bzimage=bad), Job(("true",)), RunDir(tmp_path / "run"))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_an_interrupt_ends_the_guest_and_keeps_what_there_was(
     make_machine: MakeMachine, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

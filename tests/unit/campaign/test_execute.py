@@ -274,9 +274,12 @@ def test_runs_of_other_inputs_are_not_mixed(tmp_path: Path) -> None:
     study = ready(tmp_path)
     execute([study], 2, unwatched, run=fake)
     image = replace(study.builds.image, digest="1" * 64)
-    other = replace(study, builds=replace(study.builds, image=image))
+    other = ready(tmp_path, MATRIX.replace("?", "!", 1))
+    other = replace(other, builds=replace(study.builds, image=image))
+    stored = study.results.plan.read_bytes()
     with pytest.raises(UserError, match="made with another image"):
         execute([other], 2, unwatched, run=fake)
+    assert study.results.plan.read_bytes() == stored  # a refused command changes nothing
     changed = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
     with pytest.raises(UserError, match="another study"):
         execute([changed], 2, unwatched, run=fake)

@@ -190,3 +190,25 @@ def test_an_error_is_one_json_document(words: tuple[str, ...], code: int, messag
 
 def test_words_for_the_guest_ask_for_no_document() -> None:
     assert not numalab("boot", "rign-4", "--", "lscpu", "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("failed to spawn a thread: Resource temporarily unavailable", 3, "starts no more threads"),
+        ("index out of bounds", 70, "internal error: RuntimeError: index out of bounds"),
+    ],
+)
+def test_a_panic_of_a_library_in_rust_is_one_message(text: str, code: int, message: str) -> None:
+    """It is no Exception, and the host's lack of threads no fault of numalab's."""
+    script = (
+        "from numalab.cli import main\n"
+        "class PanicException(BaseException): ...\n"
+        f"def panic(words): raise PanicException({text!r})\n"
+        "main.application = panic\nmain.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert message in done.stderr and "Traceback" not in done.stderr

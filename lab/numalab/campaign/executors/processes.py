@@ -225,7 +225,8 @@ class _LockedServe:
 
 def _serve(execute: Execute, pipe: Connection, lifeline: Connection) -> None:
     """Execute tasks from the pipe until it is closed or SIGTERM arrives."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's reach all; the parent decides
+        signal.signal(number, signal.SIG_IGN)
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.handle)
     threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()

@@ -3,7 +3,6 @@
 import math
 import os
 import shutil
-import signal
 import sys
 import termios
 import tty
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -127,8 +125,7 @@ def _socket(folder: Path) -> Path:
 
 @contextmanager
 def _raw(keyboard: int) -> Iterator[None]:
-    """Pass every key to the guest, Ctrl-C too; a hang-up ends the command."""
-    signal.signal(signal.SIGHUP, _interrupt)
+    """Pass every key to the guest, Ctrl-C too."""
     if not os.isatty(keyboard):
         yield
         return
@@ -138,7 +135,3 @@ def _raw(keyboard: int) -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
