@@ -205,7 +205,7 @@ def _start_event_loop() -> None:
 
 def end_event_loop() -> None:
     """Stop reporting events: Python crashes on a callback after the end of its interpreter."""
-    global _event_loop  # noqa: PLW0603
+    global _event_loop  # noqa: PLW0603 - libvirt has one event loop for each process
     if _event_loop is None:
         return
     _loop_ends.set()

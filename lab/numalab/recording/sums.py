@@ -222,7 +222,7 @@ def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     sums.changes += changes
     newest = mine.drop_nulls("comm").sort("start_ns")  # the spans are in the order of CPUs
     named = newest.group_by("pid").agg(pl.col("comm").last())
-    sums.names.update((pid, comm) for pid, comm in named.iter_rows() if comm is not None)
+    sums.names.update(named.iter_rows())
 
 
 def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:

@@ -198,7 +198,8 @@ def patch_files(
     hunk does not fit, HostError without git.
     """
     patches = [patch for applied in series for patch in applied.patches]
-    files = {name: _read(name, patch, read) for name, patch in _touched(patches).items()}
+    touched = _touched(patches)
+    files = {name: _read(name, patch, read) for name, patch in touched.items()}
     if not patches:
         return files
     with tempfile.TemporaryDirectory(prefix="numalab-series.") as scratch:
@@ -218,7 +219,7 @@ def patch_files(
             with suppress(NotPlain):  # a folder, as it should be
                 if read(parent) is not None:
                     reason = f"does not apply: in the source {parent} is a file"
-                    raise UserError(reason, file=_touched(patches)[name].path)
+                    raise UserError(reason, file=touched[name].path)
     return patched
 
 
