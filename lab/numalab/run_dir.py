@@ -11,10 +11,15 @@ from numalab.errors import UserError
 _NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def check_guest_path(path: Path) -> None:
-    """Raise UserError for a path that libvirt's XML or QEMU's options cannot name."""
+def check_option_path(path: Path) -> None:
+    """Raise UserError for a path that an option of QEMU cannot name."""
     if "," in str(path.absolute()):
         raise UserError("QEMU cannot open a file with a comma in its name", file=path)
+
+
+def check_guest_path(path: Path) -> None:
+    """Raise UserError for a path that libvirt's XML or QEMU's options cannot name."""
+    check_option_path(path)
     if _NOT_IN_XML.search(str(path.absolute())):
         reason = "a guest cannot use it: the name has control characters, or is not UTF-8"
         raise UserError(reason, file=path)

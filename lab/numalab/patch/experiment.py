@@ -48,8 +48,8 @@ class DecidedCandidate:
 class ExperimentOutcome:
     """What an experiment gave: finished runs, decisions, failed runs, and whether time was over.
 
-    No changed code ran in the cells `unreached`, so they got one run of each kernel only. `left`
-    are the folders of failed runs.
+    No changed code ran in the cells `unreached`, so they got one run of each kernel only. `counted`
+    are the folders of all runs that may hold counts of lines.
     """
 
     runs: tuple[StoredRun, ...]
@@ -58,7 +58,7 @@ class ExperimentOutcome:
     failures: tuple[Failure, ...]
     time_over: bool
     unreached: tuple[Cell, ...] = ()
-    left: tuple[tuple[Cell, RunDir], ...] = ()
+    counted: tuple[tuple[Cell, RunDir], ...] = ()
 
     def lost(self, variant: str) -> tuple[Ended, ...]:
         """Return the ends of a variant's runs that failed, but for those that the host ended."""
@@ -121,7 +121,7 @@ class Conductor:
             tuple(failures.values()),
             self._is_over(),
             choose_cells(self._counted(), tried).unreached,
-            tuple(self._left()),
+            tuple(self._counted()),
         )
 
     def _again(self, failures: Mapping[str, Failure], seed: int) -> dict[str, Failure]:
@@ -141,14 +141,12 @@ class Conductor:
         return self._execute(second, math.inf)
 
     def _counted(self) -> list[tuple[Cell, RunDir]]:
-        """Return the folders of the runs that may hold counts of lines."""
-        return [*((run.cell, run.directory) for run in self._finished()), *self._left()]
-
-    def _left(self) -> list[tuple[Cell, RunDir]]:
+        """Return the folders of the runs that may hold counts of lines, failed ones too."""
         results = self.study.results
         runs = (*self.study.plan.runs, *load_plan(results).runs)
         failed = ((cell, results.failed(run)) for run, cell in {r.id: r.cell for r in runs}.items())
-        return [(cell, directory) for cell, directory in failed if directory.path.exists()]
+        left = [(cell, directory) for cell, directory in failed if directory.path.exists()]
+        return [*((run.cell, run.directory) for run in self._finished()), *left]
 
     def _fitting(self, cells: Sequence[Cell]) -> int:
         """Return for how many cells one seed takes at most half of the time for first seeds."""

@@ -37,7 +37,7 @@ from numalab.patch.verdict import (
 from numalab.places import project_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.reach.counting import read_reach
+from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, LineState, PatchReach, Reached, RunReach
 from numalab.reach.prepare import ReachPlan, prepare_reach
@@ -306,8 +306,6 @@ def _reach(
     """Return which changed lines ran; None if nothing counted."""
     if study.setting.reach is None:
         return None
-    folders = [*((run.cell, run.directory) for run in outcome.runs), *outcome.left]
-    read = ((str(cell), read_reach(directory)) for cell, directory in folders)
-    runs = [(cell, reach) for cell, reach in read if reach is not None]
+    runs = [(str(cell), reach) for cell, reach in read_reaches(outcome.counted)]
     every = [*runs, *(("hunt", reach) for reach in hunted)]
     return merged(every) if every else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from numalab.reach.counting import read_reach
+from numalab.reach.counting import read_reaches
 from numalab.reach.model import CodeChange, RunReach
 from numalab.results.plan import Cell
 from numalab.run_dir import RunDir
@@ -26,9 +26,8 @@ def choose_cells(runs: Iterable[tuple[Cell, RunDir]], cells: Sequence[Cell]) -> 
     changes initial data, whose readers are not counted.
     """
     counted: dict[Cell, list[RunReach]] = {}
-    for cell, directory in runs:
-        if (reach := read_reach(directory)) is not None:
-            counted.setdefault(cell, []).append(reach)
+    for cell, reach in read_reaches(runs):
+        counted.setdefault(cell, []).append(reach)
     return sort_cells(counted, cells)
 
 

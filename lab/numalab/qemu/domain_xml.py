@@ -16,6 +16,7 @@ from numalab.host.processes import Owner
 from numalab.machine.memory import Region, backed_mib
 from numalab.machine.model import DETERMINISTIC, PAGE_KIB, Machine, Plugin
 from numalab.placement.planner import Placement
+from numalab.run_dir import check_option_path
 from numalab.topology.export import numa_element
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -245,7 +246,8 @@ def _nvdimms(files: GuestFiles) -> list[str]:
     # libvirt's own nvdimm would open the root for writing (a guest's root user could change the
     # file that all guests share) and touch every page of both before the start.
     root, job = files.rootfs, files.job
-    _check_names(root.path, job.path)
+    check_option_path(root.path)
+    check_option_path(job.path)
     # QEMU describes NVDIMMs to the guest in the order of a hash table of their ids. With these two
     # the root comes first; with other ids /dev/pmem0 may well be the job disk.
     return [
@@ -283,22 +285,16 @@ def _loader(restore: tuple[Path, Region] | None) -> list[str]:
     if restore is None:
         return []
     path, region = restore
-    _check_names(path)
+    check_option_path(path)
     return ["-device", f"loader,file={path},addr={region.address:#x},force-raw=on"]
 
 
 def _debugger(socket: Path | None) -> list[str]:
     if socket is None:
         return []
-    _check_names(socket)
+    check_option_path(socket)
     # A socket in a folder of this user; a port would be open to everybody on the host.
     return ["-gdb", f"unix:{socket},server=on,wait=off"]
-
-
-def _check_names(*paths: Path) -> None:
-    for path in paths:
-        if "," in str(path):
-            raise UserError("QEMU cannot open a file with a comma in its name", file=path)
 
 
 def _security(domain: ET.Element, privilege: Privilege) -> None:

@@ -29,6 +29,11 @@ def is_mailbox(data: bytes) -> bool:
     return _BEGIN.match(data) is not None
 
 
+def with_line_feeds(data: bytes) -> bytes:
+    """Return a file all of whose lines end in CR LF with LF, and any other one unchanged."""
+    return data.replace(b"\r\n", b"\n") if data.count(b"\n") == data.count(b"\r\n") else data
+
+
 def split_mailbox(data: bytes) -> tuple[str, ...]:
     """Return the patches of a mailbox in the order in which they are to be applied.
 
@@ -37,8 +42,7 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     is the message's subject and its decoded body, with undecodable bytes as surrogates. Raises
     PatchError for too many messages.
     """
-    if data.count(b"\n") == data.count(b"\r\n"):  # the whole mailbox, not a body of one message
-        data = data.replace(b"\r\n", b"\n")
+    data = with_line_feeds(data)
     lines = list(_BEGIN.finditer(data))
     if len(lines) > MAX_MAILS:
         raise PatchError(f"holds {len(lines)} messages (at most {MAX_MAILS})")

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
 from numalab.files import read_bounded, reading
-from numalab.source.mailbox import is_mailbox, split_mailbox
+from numalab.source.mailbox import is_mailbox, split_mailbox, with_line_feeds
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
 from numalab.source.patch_index import EXECUTABLE, PLAIN, PatchIndex
 from numalab.source.plain_files import NotPlain, SourceFile
@@ -124,9 +124,7 @@ def _load_file(path: Path) -> Series:
     data = _unpacked(read_bounded(path, MAX_PATCH_BYTES), path)
     if is_mailbox(data):
         return load_mailbox(data, path)
-    return Series(
-        path.stem, _parse_patches([(path, data.decode("utf-8", "surrogateescape"))], path)
-    )
+    return Series(path.stem, _parse_patches([(path, _text(data))], path))
 
 
 def load_mailbox(data: bytes, path: Path, name: str = "") -> Series:
@@ -305,9 +303,6 @@ def _parse_patches(texts: Iterable[tuple[Path, str]], path: Path) -> tuple[Patch
 
 
 def _parse_patch(text: str, path: Path) -> Patch:
-    """Parse a patch; one all of whose lines end in CR LF is read as if in LF, as in a mailbox."""
-    if text.count("\n") == text.count("\r\n"):
-        text = text.replace("\r\n", "\n")
     try:
         files = parse_patch(text)
     except PatchError as error:
@@ -319,7 +314,11 @@ def _parse_patch(text: str, path: Path) -> Patch:
 def read_patch(path: Path) -> str:
     """Return a patch's text, bytes that are not UTF-8 as surrogates. Raises UserError."""
     # Kernel sources are UTF-8 with a few exceptions, which must stay unchanged.
-    return read_bounded(path, MAX_PATCH_BYTES).decode("utf-8", "surrogateescape")
+    return _text(read_bounded(path, MAX_PATCH_BYTES))
+
+
+def _text(data: bytes) -> str:
+    return with_line_feeds(data).decode("utf-8", "surrogateescape")
 
 
 def _limited(data: bytes, path: Path) -> bytes:

@@ -8,7 +8,7 @@ from numalab.document import read_record
 from numalab.errors import UserError
 from numalab.files import read_bounded
 from numalab.measure import MeasureInfo
-from numalab.reach.counting import read_reach
+from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import PatchReach
 from numalab.report import document
@@ -120,11 +120,7 @@ def _reach(folders: Iterable[tuple[Cell, RunDir]], hunted: PatchReach | None) ->
 
     Lost runs have counts, too. None where none were counted.
     """
-    runs = [
-        (str(cell), reach)
-        for cell, directory in folders
-        if (reach := read_reach(directory)) is not None
-    ]
+    runs = [(str(cell), reach) for cell, reach in read_reaches(folders)]
     if hunted is not None:
         sides = (hunted.baseline, hunted.patched)
         runs = [*(("hunt", side) for side in sides if side is not None), *runs]
