@@ -26,7 +26,7 @@ from numalab.places import skip_input
 from numalab.plugins import load_plugins
 
 # Increase it when the judgement of a boot changes: stored results are then not used.
-_JUDGEMENT = "44"
+_JUDGEMENT = "45"
 _LARGEST, _MOST_VALUES = 16 << 20, 200_000
 
 

@@ -123,6 +123,25 @@ def test_facts_are_read_from_the_memory(
     assert {fact.source for fact in only_variables} == {"variables"}
 
 
+def test_a_kernel_may_choose_where_it_maps_all_memory(
+    machine: Topology, memory: HeldMemory, vmlinux: Path
+) -> None:
+    """As one does from 6.17 on where the CPU has five levels of page tables (LA57)."""
+    symbols = {"linux_banner": TEXT + HERE, "sched_domains_numa_levels": TEXT + HERE + 0x100}
+    symbols |= {"sched_domains_numa_distance": TEXT + HERE + 0x200}
+    symbols |= {"page_offset_base": TEXT + 0x1400}
+    vmlinux.write_bytes(elf(symbols))
+    five_levels = 0xFF11000000000000
+    os.pwrite(memory.fds[0], struct.pack("<I", 2), HERE + 0x100)
+    os.pwrite(memory.fds[0], struct.pack("<Q", five_levels), 0x1400)
+    os.pwrite(memory.fds[0], struct.pack("<Q", TABLE - DIRECT + five_levels), HERE + 0x200)
+    kernel = open_kernel_memory(memory, machine, vmlinux, SYMBOLS)
+    assert values(facts_in_memory(kernel, 4))["sched_domains_numa_distance"] == "10 20"
+    # A table that cannot be read is no fact.
+    os.pwrite(memory.fds[0], struct.pack("<Q", TABLE), HERE + 0x200)
+    assert "sched_domains_numa_distance" not in values(facts_in_memory(kernel, 4))
+
+
 def test_a_kernel_that_is_not_where_its_symbols_are_has_no_facts(
     machine: Topology, memory: HeldMemory, vmlinux: Path, tmp_path: Path
 ) -> None:

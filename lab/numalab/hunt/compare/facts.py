@@ -113,7 +113,8 @@ def facts_in_memory(
     table, levels = kernel.variable(_DISTANCES, 8), values[LEVELS]
     if table and levels and levels <= _MOST_LEVELS:
         read = [kernel.number(table + 4 * level) for level in range(levels)]
-        facts.append(Fact("variables", _DISTANCES, " ".join(map(str, read))))
+        if None not in read:
+            facts.append(Fact("variables", _DISTANCES, " ".join(map(str, read))))
     of_domains: list[Fact] = []
     for cpu in range(cpus if domains else 0):
         chain = _chain(kernel, cpu)

@@ -6,7 +6,7 @@ the host reads the memory that it holds open (`numalab.machine.memory`) after th
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.machine.memory import HeldMemory, backed_mib, node_addresses
@@ -14,9 +14,10 @@ from numalab.topology.topology import Topology
 from numalab.workload.elf_symbols import ElfSymbol, symbols_of
 
 # Documentation/arch/x86/x86_64/mm.rst (6.12): the kernel text mapping, and the direct mapping with
-# four levels of page tables and without KASLR.
+# four levels of page tables and without KASLR. A kernel that chooses it at boot has a variable of
+# that name (arch/x86/kernel/head64.c): all from 6.17 on, which use five levels if the CPU can.
 _TEXT, _TEXT_END = 0xFFFFFFFF80000000, 0xFFFFFFFFC0000000
-_DIRECT, _DIRECT_END = 0xFFFF888000000000, 0xFFFFC88000000000
+_DIRECT, _DIRECT_BASE = 0xFFFF888000000000, "page_offset_base"
 _ADDRESSES = 1 << 64
 _BANNER, _BANNER_TEXT = "linux_banner", b"Linux version "
 _PER_CPU = "__per_cpu_offset"
@@ -37,22 +38,20 @@ def read_symbols(vmlinux: Path, names: Collection[str]) -> dict[str, ElfSymbol]:
 class KernelMemory:
     """The memory of a guest's kernel, for values at virtual addresses.
 
-    `starts` and `sizes` are the physical memory of each node, in bytes, in the order of QEMU.
+    `starts` and `sizes` are the physical memory of each node, in bytes, in the order of QEMU;
+    `direct` is the address of the direct mapping.
     """
 
     memory: HeldMemory
     symbols: Mapping[str, ElfSymbol]
     starts: tuple[int, ...]
     sizes: tuple[int, ...]
+    direct: int = _DIRECT
 
     def read(self, address: int, size: int) -> bytes | None:
         """Return the bytes at a virtual address; None if it is not mapped as expected."""
-        if _TEXT <= address < _TEXT_END:
-            physical = address - _TEXT
-        elif _DIRECT <= address < _DIRECT_END:
-            physical = address - _DIRECT
-        else:
-            return None
+        base = _TEXT if _TEXT <= address < _TEXT_END else self.direct
+        physical = address - base
         for fd, start, length in zip(self.memory.fds, self.starts, self.sizes, strict=True):
             if start <= physical and physical + size <= start + length:
                 data = os.pread(fd, size, physical - start)
@@ -96,7 +95,7 @@ def open_kernel_memory(
     if vmlinux is None or not memory.fds:
         return None
     try:
-        symbols = read_symbols(vmlinux, {*names, _BANNER, _PER_CPU})
+        symbols = read_symbols(vmlinux, {*names, _BANNER, _PER_CPU, _DIRECT_BASE})
     except (OSError, ValueError):
         return None
     sizes = tuple(backed_mib(node) << 20 for node in machine.nodes)
@@ -106,4 +105,5 @@ def open_kernel_memory(
         or kernel.read(symbols[_BANNER].vaddr, len(_BANNER_TEXT)) != _BANNER_TEXT
     ):
         return None
-    return kernel
+    base = kernel.variable(_DIRECT_BASE, 8)
+    return kernel if base is None else replace(kernel, direct=base)
