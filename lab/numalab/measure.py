@@ -1,5 +1,7 @@
 """A measure: one number of one run, and its meaning."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -125,6 +127,24 @@ def modelled(measure: Measure) -> Measure:
     if measure.info.kind is not MeasureKind.TIMING:
         return measure
     return replace(measure, info=replace(measure.info, kind=MeasureKind.MODELLED))
+
+
+_SHARE_OF_CPU_TIME = re.compile(r"(\w+_)?(user|system)_time", re.ASCII)
+
+
+def valid_in(measures: Mapping[str, Measure], mode: str) -> Mapping[str, Measure]:
+    """Return measures by name, without values that the mode of their run cannot give.
+
+    In mode icount all CPUs share one clock, and enter their ticks together: the tick of each seems
+    to last until all have executed theirs, and the kernel charges busy loops half of their time as
+    system time (docs/results/cpu-time.md). The sum of both times is right, but neither of them is.
+    """
+    if mode != "icount":
+        return measures
+    return {
+        name: replace(measure, value=None) if _SHARE_OF_CPU_TIME.fullmatch(name) else measure
+        for name, measure in measures.items()
+    }
 
 
 def percent(part: float, whole: float) -> Number:

@@ -30,6 +30,29 @@ def test_misplaced_memory_and_false_sharing_have_their_variables(tmp_path: Path,
     assert 0 < waited["misplaced"] < locality.window_ms
 
 
+MOVED = """
+summary = "the first node has no memory, the second no CPUs: kernel, file and QEMU number apart"
+nodes = 3
+cpus = [2, 0, 2]
+memory_mib = [0, 768, 768]
+matrix = [[10, 16, 30], [16, 10, 22], [30, 22, 10]]
+"""
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_nodes_have_the_numbers_of_the_guest(tmp_path: Path, node: int) -> None:
+    (tmp_path / "moved.toml").write_text(MOVED)
+    moved = machine(tmp_path / "moved.toml", mode="timed")
+    copy = ["dd", "if=/dev/zero", "of=/dev/shm/zeros", "bs=1M", "count=8"]
+    locality = moved.locality(["numactl", "-C", "0", "-m", str(node), *copy])
+    lines = next(thread.lines for thread in locality.threads if thread.name == "dd")
+    assert lines[node] > 0.9 * sum(lines)
+    waited = next(thread.stalled_ms for thread in locality.threads if thread.name == "dd")
+    # 90 ns for a distance of 10; the file's node 2, at 30, is the guest's node 1.
+    far = {1: 270, 2: 144}[node]
+    assert 1e6 * waited / lines[node] == pytest.approx(far, rel=0.1)
+
+
 def test_a_program_without_barriers_has_no_such_window(tmp_path: Path) -> None:
     source = tmp_path / "program.c"
     source.write_text("int main(void) { return 0; }")

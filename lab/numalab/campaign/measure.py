@@ -15,6 +15,7 @@ from numalab.errors import CaptureIncomplete, LabError
 from numalab.results.manifest import Manifest, RecordingFacts
 from numalab.results.run_files import RunFiles, scan_events
 from numalab.study.guest import guest_of
+from numalab.topology.predict.firmware import as_guest_numbers
 
 
 def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) -> Manifest:
@@ -40,8 +41,10 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     notes: tuple[str, ...] = ()
     if run.mode == "timed":
         switches = scan_events(task.directory).filter(pl.col("event") == "sched_switch")
-        notes = keep_memory_tables(task.directory, task.topology, switches.collect())
-    failures = files.measure(task.topology, task.workload, task.capture)
+        notes = keep_memory_tables(
+            task.directory, as_guest_numbers(task.topology), switches.collect()
+        )
+    failures = files.measure(as_guest_numbers(task.topology), task.workload, task.capture)
     return run.but(
         trace=recording,
         topology_differences=tuple(map(str, differences)),
@@ -60,7 +63,7 @@ def salvage(task: Task, files: RunFiles, run: Manifest) -> Manifest:
 
 def _decode(task: Task, files: RunFiles) -> RecordingFacts:
     directory = task.directory
-    decoded = decode_trace(directory.trace, task.topology, directory.events)
+    decoded = decode_trace(directory.trace, as_guest_numbers(task.topology), directory.events)
     return describe_recording(decoded, files.buffer_stats)
 
 

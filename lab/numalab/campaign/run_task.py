@@ -37,6 +37,7 @@ from numalab.results.stored import UNFINISHED
 from numalab.scheduler.in_guest import explain_end, parse_record
 from numalab.study.guest import guest_of
 from numalab.topology.memory.timing import memory_model
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import explain_failure
 
@@ -251,7 +252,7 @@ def describe_start(task: Task, machine: Machine) -> Manifest:
 
 def describe_memory(topology: Topology) -> MemoryFacts:
     """Describe the memory of a machine as it is simulated."""
-    model, nodes = memory_model(topology), range(len(topology.nodes))
+    model, nodes = memory_model(as_guest_numbers(topology)), range(len(topology.nodes))
     l1, l2, llc = (
         CacheFacts.model_validate(cache, from_attributes=True)
         for cache in (model.l1, model.l2, model.llc)

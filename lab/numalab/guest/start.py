@@ -36,6 +36,7 @@ from numalab.run_dir import RunDir, check_guest_path
 from numalab.scratch import scratch_folder
 from numalab.topology.memory.costs import render_parameters
 from numalab.topology.memory.timing import memory_model
+from numalab.topology.predict.firmware import as_guest_numbers, node_numbers
 
 _MIB = 1 << 20
 ORACLE_SLICE_NS = 10_000_000  # of the memory model's tables
@@ -147,9 +148,14 @@ def _copy_files(saved: SavedGuest, run_dir: RunDir, machine: Machine) -> None:
 
 def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
     """Write the parameters of the memory model, and add its plugin to QEMU."""
-    model = memory_model(machine.topology)
+    # What is counted has the node numbers of the guest's kernel, as all that is measured.
+    numbers, topology = node_numbers(machine.topology), as_guest_numbers(machine.topology)
     text = render_parameters(
-        machine.topology, model, window_ns=machine.turn_ns, slice_ns=ORACLE_SLICE_NS
+        topology,
+        memory_model(topology),
+        window_ns=machine.turn_ns,
+        slice_ns=ORACLE_SLICE_NS,
+        qemu_nodes=[numbers.index(node.id) for node in topology.nodes],
     )
     write_text(run_dir.memory_parameters, text)
     wanted = machine.places

@@ -19,6 +19,7 @@ from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
 from numalab.recording.window import Window, clip, gaps, marks
 from numalab.run_dir import RunDir
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 
 MS = 1_000_000
@@ -320,7 +321,7 @@ def read_loads(
             LoadRecording(
                 table=near,
                 part=window,
-                topology=machine,
+                topology=as_guest_numbers(machine),
                 number=number,
                 load=load,
                 printed=printed.get(number, Printed()),

@@ -28,6 +28,7 @@ from numalab.recording.recording import Recording
 from numalab.recording.window import BEGIN, END, Window, marks
 from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 
 Marks = tuple[str, str]
@@ -80,6 +81,7 @@ def read_locality(
     command took along; their variables name the regions. Raises UserError for an unreadable
     recording and HostError for damaged counts.
     """
+    topology = as_guest_numbers(topology)
     decode_trace(directory.trace, topology, directory.events)
     switches = scan_events(directory).filter(pl.col("event") == "sched_switch").collect()
     notes = keep_memory_tables(directory, topology, switches)

@@ -16,6 +16,7 @@ from numalab.files import left_by_guest
 from numalab.results.guest_output import guest_text, guest_text_if_any
 from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 
 SAMPLE_MS = 20  # of guest time, between two readings of a command's memory
@@ -85,7 +86,7 @@ def read_result(
     times = parse_times(guest_text_if_any(directory.times))
     events = None
     if recorded is not None and directory.trace.is_file():
-        decode_trace(directory.trace, recorded, directory.events)
+        decode_trace(directory.trace, as_guest_numbers(recorded), directory.events)
         events = scan_events(directory).collect()
     left = sorted(path for path in directory.returned.rglob("*") if path.is_file())
     return CommandResult(

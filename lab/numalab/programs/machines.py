@@ -26,7 +26,7 @@ from numalab.kernel.patched_kernel import find_kernel
 from numalab.locality.count_places import count_places
 from numalab.locality.locality import BARRIERS, COMMAND, Locality, Marks
 from numalab.machine.model import Machine
-from numalab.measure import Measure
+from numalab.measure import Measure, valid_in
 from numalab.programs.command_result import SAMPLE_MS, CommandResult, read_result
 from numalab.progress import Progress, no_progress
 from numalab.qemu.hypervisor import EMBED
@@ -35,6 +35,7 @@ from numalab.results.reader import read_measures
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.host_program import MARKED, GuestCommand, Surroundings, guest_command
 from numalab.workload.workload import BoundWorkload
@@ -47,8 +48,8 @@ _LONGEST_STDERR = 400
 class GuestSession:
     """A running guest.
 
-    `machine` is its topology, `directory` the folder of its files while it runs, `results` what its
-    commands did so far.
+    `machine` is its topology with the node numbers of its kernel, `directory` the folder of its
+    files while it runs, `results` what its commands did so far.
     """
 
     def __init__(
@@ -158,7 +159,8 @@ class LabMachine:
                     reserved_mib=0, allow=False, cmdline=started.extra_cmdline,
                 )  # fmt: skip
                 image = self.builds.image.path
-                yield GuestSession(session, image, self.topology, directory, bool(events))
+                machine = as_guest_numbers(self.topology)
+                yield GuestSession(session, image, machine, directory, bool(events))
             finally:
                 session.end()
 
@@ -195,14 +197,14 @@ class LabMachine:
             result = read_result(words, directory, self.topology).check()
             if self.mode == "timed" and result.events is not None:
                 switches = result.events.filter(pl.col("event") == "sched_switch")
-                keep_memory_tables(directory, self.topology, switches)
+                keep_memory_tables(directory, as_guest_numbers(self.topology), switches)
             named = tuple(tasks) or (command.program[:LONGEST_COMM],)
             workload = BoundWorkload(
                 name=command.program, folder=directory.path, argv=command.argv, parameters={},
                 seconds=0.0, tasks=named, allowed_cpus=(),
             )  # fmt: skip
-            RunFiles(directory).measure(self.topology, workload, capture)
-            return read_measures(directory.measures)
+            RunFiles(directory).measure(as_guest_numbers(self.topology), workload, capture)
+            return valid_in(read_measures(directory.measures), self.mode)
 
     def locality(
         self,

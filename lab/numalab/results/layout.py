@@ -42,9 +42,10 @@ class Results:
     """The report for programs."""
     picture = FileIn("picture.png")
     """The report's picture, for a README or slides."""
-    runs_table = FileIn(".catalogue/runs.parquet")
+    # Named anew when other values are in them than in those of an older numalab.
+    runs_table = FileIn(".catalogue/runs-2.parquet")
     """The catalogue of the runs, Parquet."""
-    measures_table = FileIn(".catalogue/measures.parquet")
+    measures_table = FileIn(".catalogue/measures-2.parquet")
     """The catalogue of all measures of all runs, Parquet."""
     cells = FileIn("cells")
     """Where the reports of several cells are."""

@@ -187,13 +187,18 @@ def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
         "runs": _together((entry.results, entry.runs) for entry in catalogues),
         "measures": _together((entry.results, entry.measures) for entry in catalogues),
     }
-    if re.search(r"\bevents\b", sql):
-        tables["events"] = _events(catalogues, sql)
     try:
         return collect(pl.SQLContext(tables).execute(sql))
     except (pl.exceptions.PolarsError, RecursionError, ValueError) as error:
         first = str(error).partition("\n")[0][:300]
-        raise UserError(f"{first} (tables: runs, measures, events)", key="SQL") from None
+    # `runs` has a column of that name, so only polars knows whether the table is used.
+    if re.search(r"relation .?events.? was not found", first):
+        tables["events"] = _events(catalogues, sql)
+        try:
+            return collect(pl.SQLContext(tables).execute(sql))
+        except (pl.exceptions.PolarsError, RecursionError, ValueError) as error:
+            first = str(error).partition("\n")[0][:300]
+    raise UserError(f"{first} (tables: runs, measures, events)", key="SQL")
 
 
 def _together(tables: Iterable[tuple[Results, pl.DataFrame]]) -> pl.LazyFrame:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from numalab.analysis.findings import Findings, read_findings
 from numalab.errors import UserError
 from numalab.files import bound_json, read_regular, utf8_path
-from numalab.measure import LARGEST_NUMBER, Measure, Number
+from numalab.measure import LARGEST_NUMBER, Measure, Number, valid_in
 from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.recording.events import COLUMNS, typed
 from numalab.recording.marks import Mark
@@ -45,8 +45,9 @@ class _Formatted(Stored):
 class StoredRun:
     """A finished run, as it was stored; `measures` by name.
 
-    `added` are the names of measures that `numalab measure` computed later. `compact`: only the
-    manifest and the measures are stored, and `directory` does not exist.
+    Values that the mode cannot give are None. `added` are the names of measures that `numalab
+    measure` computed later. `compact`: only the manifest and the measures are stored, and
+    `directory` does not exist.
     """
 
     directory: RunDir
@@ -159,10 +160,10 @@ def load_run(directory: RunDir) -> StoredRun:
     manifest = load_manifest(directory)
     if manifest.run != directory.path.name:
         raise _damaged(directory.manifest, f"it is of the run {manifest.run}")
-    measures = read_measures(directory.measures)
+    measures = valid_in(read_measures(directory.measures), manifest.mode)
     if not os.path.lexists(directory.added_measures):
         return StoredRun(directory, manifest, measures)
-    later = read_measures(directory.added_measures)
+    later = valid_in(read_measures(directory.added_measures), manifest.mode)
     added = frozenset(later.keys() - measures.keys())
     # The measures of the run itself never change.
     return StoredRun(directory, manifest, {**measures, **later, **measures}, added=added)
@@ -189,7 +190,7 @@ def _from_compact(results: Results, run: CompactRun) -> StoredRun:
     if manifest.run != run.name:
         raise _damaged(path, f"the manifest of {run.name[:80]} is of the run {manifest.run}")
     with damage_explained(path):
-        measures = measures_by_name(run.measures)
+        measures = valid_in(measures_by_name(run.measures), manifest.mode)
         return StoredRun(results.run(run.name), manifest, measures, compact=True, added=run.added)
 
 

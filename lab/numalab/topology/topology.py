@@ -202,5 +202,22 @@ def renumbered(topology: Topology, order: Sequence[int]) -> Topology:
             for access in topology.interconnects
         ),
         shape=None,
-        drawn_links=(),
+        drawn_links=tuple(
+            (min(new[a], new[b]), max(new[a], new[b])) for a, b in topology.drawn_links
+        ),
+        memory=_reordered(topology.memory, order),
+    )
+
+
+def _reordered(table: MemoryTable, order: Sequence[int]) -> MemoryTable:
+    """Return the speed of memory with rows, and columns of tables, in another order of nodes."""
+    rows = {key: value for key, value in vars(table).items() if isinstance(value, tuple)}
+    return table.model_copy(
+        update={
+            key: tuple(
+                tuple(row[node] for node in order) if isinstance(row, tuple) else row
+                for row in (value[node] for node in order)
+            )
+            for key, value in rows.items()
+        }
     )

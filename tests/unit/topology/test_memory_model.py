@@ -214,6 +214,16 @@ def test_the_core_takes_every_topology_and_costs_what_it_says(library: Path, nam
             assert core.load(cpu, node * lines + cpu) == expected
 
 
+def test_blocks_have_the_numbers_of_qemu() -> None:
+    topology = load_topology("ring-4")
+    model = memory_model(topology)
+    text = render_parameters(
+        topology, model, window_ns=10_000, slice_ns=10_000_000, qemu_nodes=(3, 0, 1, 2)
+    )
+    blocks = [line for line in text.splitlines() if line.startswith("block") and "/" in line]
+    assert blocks == [f"block {node} /objects/ram-node{(node + 3) % 4}" for node in range(4)]
+
+
 @given(
     table=st.lists(
         st.lists(st.integers(30, 2000), min_size=3, max_size=3), min_size=3, max_size=3

@@ -10,12 +10,12 @@ from numalab.errors import UserError
 from numalab.topology.differences import compare_guest, format_differences
 from numalab.topology.guest_view import GuestView, parse_guest_view
 from numalab.topology.load import list_topologies, load_topology
-from numalab.topology.predict.firmware import node_numbers
+from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers, node_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import Prediction, predict
 from numalab.topology.predict.rules import rules_for
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Topology, memory_first, renumbered
 
 BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
 RECORDED = sorted(path.name for path in BOOTS.glob("*.txt"))
@@ -235,6 +235,40 @@ def test_numa_type(name: str, expected: str) -> None:
 def test_the_kernel_numbers_nodes_with_cpus_first() -> None:
     assert node_numbers(load_topology(BOOTS / "cpuless1.toml")) == (0, 3, 1, 2)
     assert node_numbers(load_topology(BOOTS / "swap.toml")) == (2, 0, 1, 3)
+
+
+MOVED = """
+summary = "the first node has no memory, the second no CPUs"
+nodes = 3
+cpus = ["0,2", "", "1,3"]
+memory_mib = [0, 512, 768]
+links = [[0, 1, 16], [1, 2, 22]]
+[cpu]
+sockets = 4
+[memory]
+latency_ns = [[90, 150, 270], [151, 91, 200], [271, 201, 92]]
+bandwidth_mb_s = [1000, 2000, 3000]
+"""
+
+
+def test_a_machine_with_the_numbers_of_its_guest_is_the_same_machine(tmp_path: Path) -> None:
+    (tmp_path / "moved.toml").write_text(MOVED)
+    moved = load_topology(tmp_path / "moved.toml")
+    guest = as_guest_numbers(moved)
+    assert [(node.id, node.cpus, node.memory_mib) for node in guest.nodes] == [
+        (0, (0, 2), 0), (1, (1, 3), 768), (2, (), 512)
+    ]  # fmt: skip
+    assert guest.distances == ((10, 28, 16), (28, 10, 22), (16, 22, 10))
+    assert guest.links == ((0, 2), (1, 2))
+    assert guest.memory.latency_ns == ((90, 270, 150), (271, 92, 201), (151, 200, 91))
+    assert guest.memory.bandwidth_mb_s == (1000, 3000, 2000)
+    assert as_guest_numbers(guest) is guest
+    assert describe_numbers(moved).endswith(": 1 becomes 2, 2 becomes 1")
+    assert describe_numbers(guest) == ""
+    # QEMU's first node is one with memory; its blocks have its numbers.
+    in_qemu = renumbered(moved, memory_first(moved))
+    assert as_guest_numbers(in_qemu) == guest
+    assert node_numbers(in_qemu) == (2, 0, 1)
 
 
 def test_the_sibling_warning_is_of_the_pair_that_comes_up_first(tmp_path: Path) -> None:

@@ -103,6 +103,10 @@ def _allocations(run: Recording) -> Iterator[Measure]:
 
 
 _COMMAND = "of the workload's command, by the guest's own clock"
+_WITH_CHILDREN = (
+    f"{_COMMAND}, and of its descendants that were waited for. "
+    "None in mode icount."  # docs/results/cpu-time.md
+)
 
 
 def _time(name: str, source: str, definition: str) -> MeasureFamily:
@@ -113,14 +117,12 @@ ELAPSED = _time("elapsed_time", "clock", f"Elapsed time {_COMMAND} (CLOCK_MONOTO
 USER = _time(
     "user_time",
     "getrusage",
-    f"CPU time in user mode {_COMMAND}, and of its descendants that were waited for.",
+    f"CPU time in user mode {_WITH_CHILDREN}",
 )
 SYSTEM = _time(
     "system_time",
     "getrusage",
-    f"CPU time in the kernel {_COMMAND}, and of its descendants that were waited for."
-    # docs/results/cpu-time.md: ticks of all CPUs fall together, and each CPU waits for the others.
-    " Too high in mode icount, whose CPUs share one clock.",
+    f"CPU time in the kernel {_WITH_CHILDREN}",
 )
 
 _PERF = (MeasureSource(SourceKind.PERF),)

@@ -38,7 +38,8 @@ def command(
     """
     table = query([catalogue(entry) for entry in find_results(results)], sql)
     if as_csv:
-        print(table.write_csv(), end="")
+        texts = selectors.string().map_elements(printable, return_dtype=pl.String)
+        print(table.with_columns(texts).write_csv(), end="")
         return
     emit(_rows(table) if as_json else None, as_json, _text(table))
 

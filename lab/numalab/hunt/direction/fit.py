@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from numalab.hunt.generate.draw import is_fixed
 from numalab.hunt.load import Cpus, CpusetChange, Load, Part
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 
 
@@ -17,6 +18,7 @@ def fitted(rng: random.Random, old: Topology, new: Topology, load: Load) -> Load
     """
     if any(map(is_fixed, load.parts)):
         return None
+    old, new = as_guest_numbers(old), as_guest_numbers(new)
     holders = [node for node in new.nodes if node.cpus]
     targets = {node.id: rng.choice(holders) for node in old.nodes}
     if len(holders) >= len(old.nodes):

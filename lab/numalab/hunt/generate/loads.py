@@ -8,14 +8,17 @@ from numalab.hunt.generate import changes, groups, memory, policies
 from numalab.hunt.generate.draw import Family, everywhere, is_fixed, some_cpus
 from numalab.hunt.generate.machines import far_pairs, worth
 from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 
 
 def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load, ...]:
     """Return loads of different families that fit the machine.
 
-    Where nodes are far apart, the first one spreads over two of them.
+    Where nodes are far apart, the first one spreads over two of them. Loads have the node numbers
+    of the guest.
     """
+    machine = as_guest_numbers(machine)
     families = [*FAMILIES, squeezed]  # which is of many kinds
     loads: list[Load] = []
     if count > 0 and worth(machine) > 0 and (first := spread(rng, machine)) is not None:

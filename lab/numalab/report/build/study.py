@@ -36,6 +36,7 @@ from numalab.run_dir import RunDir
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.stored import judged_anew, stored_study, stored_topology
+from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers
 from numalab.units import runs_of
 
 MOST_TEXTS = 6  # claims that a list quotes
@@ -84,7 +85,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
                 unfinished=unfinished.get(cell, ()),
                 claims=claims[cell],
             )
-            reports.append(replace(report, recreate=recreate, remarks=remarks))
+            reports.append(replace(report, recreate=recreate, remarks=(*report.remarks, *remarks)))
         else:
             unreported.append(document.UnreportedCell(cell, unfinished[cell]))
     commands = dict.fromkeys(line for report in reports for line in report.commands)
@@ -146,7 +147,8 @@ def _gather(
 ) -> document.CellReport:
     infos = _infos(runs)
     first = runs[0].manifest
-    topology = stored_topology(study, first, runs[0].directory.manifest)
+    stored = stored_topology(study, first, runs[0].directory.manifest)
+    topology = as_guest_numbers(stored)
     keys = _key_measures(study, claims_about(study.claims, cell, plan.runs), infos)
     whole = [run for run in runs if not run.compact]
     variants = [name for name in study.variants if of_variant(runs, name)]
@@ -172,6 +174,7 @@ def _gather(
         created=first.started,
         commands=(_command(plan, first.mode),),
         topology=topology,
+        remarks=(numbers,) if (numbers := describe_numbers(stored)) else (),
         variants=tuple(_variant(name, runs) for name in variants),
         measures=infos,
         key_measures=keys,

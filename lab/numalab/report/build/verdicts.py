@@ -136,13 +136,13 @@ def _of_claim(claim: Claim, runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comparison:
     """Test a claim, or return why it cannot be seen."""
+    unit, kind = _unit_and_kind(claim, _of_claim(claim, runs))
+    if kind == MeasureKind.TIMING and (why := untimed(_of_claim(claim, runs))):
+        return _Comparison(claim, runs, None, why)
     before, after = _sides(claim, runs)
     if not (before and after):
         side = "after" if before else "before"
         return _Comparison(claim, runs, None, f"no run {side} could measure it")
-    unit, kind = _unit_and_kind(claim, _of_claim(claim, runs))
-    if kind == MeasureKind.TIMING and (why := untimed(_of_claim(claim, runs))):
-        return _Comparison(claim, runs, None, why)
     scale = claim.scale_of(unit)
     change = claim.change_on(scale)
     fires = _fires(claim, of_variant(runs, baseline), before)

@@ -181,9 +181,9 @@ def _times(reports: Sequence[CellReport], index: int) -> Iterator[ReportPart]:
         rows += [
             (label, which, summaries[name][0], summaries[name][index])
             for name, which in TIMES.items()
-            if name in summaries
+            if name in summaries and (summaries[name][0] or summaries[name][index])
         ]
-    if not any(before or after for _, _, before, after in rows):
+    if not rows:
         return
     machines = dict.fromkeys(report.topology.name for report in reports)
     where = f" on {next(iter(machines))}" if len(machines) == 1 else ""

@@ -8,7 +8,7 @@ not correct.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -169,7 +169,7 @@ def _only_headline(reports: Sequence[CellReport]) -> MeasureInfo | None:
 
 
 def _of_many(report: CellReport) -> list[MeasureComparison]:
-    times = [row for row in report.comparisons if row.measure in TIMES]
+    times = [row for row in report.comparisons if row.measure in TIMES and any(row.summaries)]
     return [*cell_tables.headlines(report), *times]
 
 
@@ -226,7 +226,9 @@ def _operations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | 
 def _durations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
     """Add up the times of all cells, as mmtests does for a benchmark."""
     sums = _sums(reports, lambda info: info.name in TIMES)
-    return [(word, sums[name]) for name, word in DURATIONS.items() if name in sums]
+    return [
+        (word, sums[name]) for name, word in DURATIONS.items() if _any_number(sums.get(name, ()))
+    ]
 
 
 def _counter_lines(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
@@ -239,7 +241,11 @@ def _counter_lines(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float
         for index in range(len(reports[0].variants))
     ]
     lines = [(line[0][0], tuple(value for _, value in line)) for line in zip(*sides, strict=True)]
-    return [(label, values) for label, values in lines if any(v is not None for v in values)]
+    return [(label, values) for label, values in lines if _any_number(values)]
+
+
+def _any_number(values: Iterable[float | None]) -> bool:
+    return any(value is not None for value in values)
 
 
 def _sums(

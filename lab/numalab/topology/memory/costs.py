@@ -1,6 +1,6 @@
 """Costs of memory on a machine: values, QEMU's parameter file, and the expected copy rate."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from numalab.topology.topology import Topology
@@ -70,12 +70,17 @@ class MemoryModel:
 
 
 def render_parameters(
-    topology: Topology, model: MemoryModel, *, window_ns: int, slice_ns: int
+    topology: Topology,
+    model: MemoryModel,
+    *,
+    window_ns: int,
+    slice_ns: int,
+    qemu_nodes: Sequence[int] = (),
 ) -> str:
     """Render the parameter file of a machine, which emulator-configs/memory/config.c reads.
 
     Waits follow the traffic every `window_ns` (a quantum); a time slice of the oracle's tables
-    takes `slice_ns`.
+    takes `slice_ns`. `qemu_nodes` are QEMU's numbers of the nodes, by default the same.
     """
     nodes = range(len(topology.nodes))
     lines = [
@@ -94,7 +99,8 @@ def render_parameters(
     for node in nodes:
         lines.append(f"memory {node} {node}")
         # The names of QEMU's blocks, with the machine types of today and of before 4.0.
-        lines += [f"block {node} {name}ram-node{node}" for name in ("/objects/", "")]
+        block = f"ram-node{qemu_nodes[node] if qemu_nodes else node}"
+        lines += [f"block {node} {name}{block}" for name in ("/objects/", "")]
     for (start, end), servers in model.routes.items():
         if servers:
             lines.append(f"route {start} {end} {' '.join(map(str, servers))}")

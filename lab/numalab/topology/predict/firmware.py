@@ -7,7 +7,7 @@ from typing import Literal
 from numalab.cpulist import mask_of
 from numalab.topology.distances import Matrix
 from numalab.topology.predict.rules import RECLAIM_DISTANCE, ZEN_RECLAIM_DISTANCE, KernelRules
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Topology, renumbered
 
 Vendor = Literal["amd", "zen", "intel"]
 
@@ -76,6 +76,23 @@ def node_numbers(topology: Topology) -> tuple[int, ...]:
     nodes |= dict.fromkeys(node.id for node in topology.nodes)
     place = {node: number for number, node in enumerate(nodes)}
     return tuple(place[node.id] for node in topology.nodes)
+
+
+def as_guest_numbers(topology: Topology) -> Topology:
+    """Return the machine with the node numbers of its guest's kernel.
+
+    Events, samples and counters of a guest have these numbers, and so has what is measured.
+    """
+    numbers = node_numbers(topology)
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    return topology if order == sorted(order) else renumbered(topology, order)
+
+
+def describe_numbers(topology: Topology) -> str:
+    """Write which nodes of a machine have another number in its guest; empty for none."""
+    numbers = enumerate(node_numbers(topology))
+    moved = [f"{node} becomes {number}" for node, number in numbers if node != number]
+    return f"the kernel's node numbers differ from this file: {', '.join(moved)}" if moved else ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from itertools import combinations
 
 from numalab.topology.distances import Matrix, diameter, hops
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
+from numalab.topology.predict.firmware import describe_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, Prediction, predict
 from numalab.topology.topology import Topology
@@ -34,16 +35,10 @@ def hazards(topology: Topology, prediction: Prediction) -> tuple[Hazard, ...]:
 
 
 def _firmware(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
-    machine = prediction.machine
-    moved = [
-        f"{node} becomes {number}"
-        for node, number in enumerate(machine.node_of_topology)
-        if node != number
-    ]
-    if moved:
+    if moved := describe_numbers(topology):
         yield Hazard(
             "renumbered nodes",
-            f"the kernel's node numbers differ from this file: {', '.join(moved)}",
+            moved,
             "acpi_map_pxm_to_node(): nodes with CPUs come first, in order of their CPUs",
         )
     cpuless = [node.id for node in topology.nodes if not node.cpus]
