@@ -176,7 +176,7 @@ def main() -> None:
 
     @contextmanager
     def crew(store: Any, jobs: int, progress: Any) -> Any:
-        pool: Any = SimpleNamespace(imap_unordered=lambda _, jobs: _Pool(list(jobs)))
+        pool: Any = _Pool()
         yield workers.CaseWorkers(store, pool, progress, jobs)
 
     for module in (hunt, bisect_case, replay_cases):
@@ -194,8 +194,8 @@ def main() -> None:
 class _Pool:
     """Gives the same result for every boot: each property was violated a little."""
 
-    def __init__(self, jobs: list[Any]) -> None:
-        self.jobs = jobs
+    def start(self, jobs: list[Any]) -> None:
+        self.jobs = list(jobs)
 
     def next(self, timeout: float) -> Any:
         """Return the place of the next boot, and its result."""

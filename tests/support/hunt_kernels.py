@@ -9,6 +9,11 @@ from pathlib import Path
 from numalab.errors import HostError
 
 
+def as_text(job: object, _report: object) -> str:
+    """Execute a job: return its representation."""
+    return repr(job)
+
+
 @dataclass(frozen=True)
 class NoKernel:
     """A kernel that this host cannot boot."""

@@ -1,20 +1,15 @@
 """Boot cases in processes of this host, and store the results."""
 
 import hashlib
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing import TimeoutError, active_children, get_context
-from multiprocessing.pool import Pool
-from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
-from threading import Event, Thread
-from typing import NoReturn
 
+from numalab.campaign.executors.worker import Done, WorkerProcess, end_workers
 from numalab.errors import HostError, UserError
 from numalab.files import bound_json, make_dir, read_regular, write_text
 from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
@@ -23,7 +18,6 @@ from numalab.hunt.finding import BOOT_RESULT, BootResult
 from numalab.hunt.property import OF_BOOT, PROPERTIES
 from numalab.limits.cgroup import usable_cpus
 from numalab.places import skip_input
-from numalab.plugins import load_plugins
 
 # Increase it when the judgement of a boot changes: stored results are then not used.
 _JUDGEMENT = "45"
@@ -91,9 +85,9 @@ def _selection(bench: HuntBench) -> list[str]:
 # A guest's limits exclude the time for which QEMU waits for a CPU. On a busy host a boot may take
 # several times as long, plus this number of seconds.
 _TIMES, _PATIENCE = 4.0, 60.0
-_SIGNALS_S = 0.5  # between two signals to a worker
 OnResult = Callable[[Case, BootResult], None]
 Boot = tuple[Case, HuntBench, int]  # the last is the seed
+Job = tuple[int, Boot]  # the first is its place
 Watch = Callable[[Boot, BootResult], None]
 
 
@@ -111,7 +105,7 @@ class CaseWorkers:
     """
 
     store: Store
-    pool: Pool
+    pool: "CasePool"
     on_result: OnResult
     count: int = 1  # of workers
     requested: int = 0
@@ -130,17 +124,17 @@ class CaseWorkers:
         jobs = [(place, boots[place]) for place in missing]
         if jobs and self.is_over:
             raise BudgetOverError
-        pending = self.pool.imap_unordered(_boot_job, jobs)
+        self.pool.start(jobs)
         for _ in jobs:
             try:
                 wall = max(bench.wall for _, bench, _ in boots)
                 longest = _TIMES * wall + _PATIENCE
                 left = longest if self.deadline is None else self.deadline - time.monotonic()
-                place, result = pending.next(timeout=max(0.0, min(longest, left)))
+                place, result = self.pool.next(timeout=max(0.0, min(longest, left)))
             except TimeoutError:
                 if self.is_over:
                     raise BudgetOverError from None
-                raise HostError("a worker process ended or hangs") from None
+                raise HostError("a worker process hangs") from None
             results[place] = result
             self.booted += 1
             if not result.error and not result.failures:
@@ -162,85 +156,60 @@ class CaseWorkers:
 
 @contextmanager
 def workers(store: Store, jobs: int, on_result: OnResult) -> Iterator[CaseWorkers]:
-    """Start the workers; an error or Ctrl-C in the block ends their guests."""
-    # Not fork: a child would inherit locks that threads of libvirt and polars hold.
-    unrelated = active_children()
-    pool = get_context("spawn").Pool(jobs, _prepare)
-    crew = CaseWorkers(store, pool, on_result, jobs)
+    """Start the workers; their guests end with the block."""
+    pool = CasePool([WorkerProcess(_boot_job) for _ in range(jobs)])
     try:
-        yield crew
-    except BaseException:
-        _terminate(pool, unrelated)
-        raise
-    if crew.is_over:
-        _terminate(pool, unrelated)  # also ends a guest that nobody waits for
-    else:
-        pool.close()
-        pool.join()
-
-
-def _terminate(pool: Pool, unrelated: Sequence[BaseProcess]) -> None:
-    """Send SIGTERM to each worker, but not to `unrelated` processes, until it ends.
-
-    Python may take note of a signal just before the worker begins to wait for the lock of the
-    queue. Then only another one wakes it, and the pool sends one. For a worker that has ended the
-    pool may start another one meanwhile.
-    """
-    ended = Event()
-
-    def send_again() -> None:
-        while not ended.wait(_SIGNALS_S):
-            for process in active_children():
-                if process not in unrelated:
-                    process.terminate()
-
-    sender = Thread(target=send_again, name="signals")
-    sender.start()
-    try:
-        pool.terminate()
-        pool.join()
+        yield CaseWorkers(store, pool, on_result, jobs)
     finally:
-        ended.set()
-        sender.join()
+        end_workers(pool.processes)  # also guests that nobody waits for
 
 
-class _Worker:
-    """Whether this worker boots a case, and so has a guest to end."""
+@dataclass
+class CasePool:
+    """Processes that boot cases; results come as soon as they are there."""
 
-    busy = False
+    processes: Sequence[WorkerProcess]
+    _batch: int = 0
+    _waiting: deque[Job] = field(default_factory=deque)
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Boot cases, as many at once as there are processes; forget what was started before."""
+        self._batch += 1
+        self._waiting = deque(jobs)
+        self._feed()
+
+    def _feed(self) -> None:
+        for process in self.processes:
+            if self._waiting and not process.busy:
+                process.start((self._batch, self._waiting.popleft()))
+
+    def next(self, timeout: float) -> tuple[int, BootResult]:
+        """Return the next result. Raises TimeoutError, and HostError for a process that died."""
+        end = time.monotonic() + timeout
+        while True:
+            busy = {process.pipe: process for process in self.processes if process.busy}
+            ready = wait(list(busy), max(0.0, end - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            process = next(process for pipe, process in busy.items() if pipe in ready)
+            try:
+                message = process.receive()
+            except (EOFError, OSError):
+                raise HostError(f"a worker process ended {process.death()}") from None
+            assert isinstance(message, Done)
+            if message.error is not None:
+                raise message.error
+            self._feed()
+            batch, place, result = message.result
+            if batch == self._batch:
+                return place, result
 
 
-def _prepare() -> None:
-    """Ignore Ctrl-C and a closed terminal, which the parent handles; SIGTERM ends the guest.
-
-    Cases may have shapes of plug-ins, so these are imported before the first one arrives.
-    """
-    load_plugins()
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end)
-    # A worker that has returned is ending its guests: nothing is left to interrupt.
-    Finalize(None, signal.signal, (signal.SIGTERM, signal.SIG_IGN), exitpriority=100)
-
-
-def _end(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if not _Worker.busy:
-        # An idle worker holds the lock of the queue: an exception gives it back, os._exit() would
-        # not, and the pool would wait for it.
-        raise SystemExit(0)
-    raise KeyboardInterrupt
-
-
-def _boot_job(job: tuple[int, Boot]) -> tuple[int, BootResult]:
-    place, boot = job
-    _Worker.busy = True
-    try:
-        return place, boot_case(*boot)
-    except KeyboardInterrupt:
-        os._exit(0)  # the guest has ended, and nobody waits for a result
-    finally:
-        _Worker.busy = False
+def _boot_job(
+    numbered: tuple[int, Job], _report: Callable[[str], None]
+) -> tuple[int, int, BootResult]:
+    batch, (place, boot) = numbered
+    return batch, place, boot_case(*boot)
 
 
 def host_jobs() -> int:

@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.execute import Schedule, TaskEvent, execute, run_tasks
-from numalab.campaign.executors.processes import (
-    Finished,
-    News,
-    Phase,
-    Workers,
-    _Ending,
-    _serve,
-    _watch,
-)
+from numalab.campaign.executors.processes import Finished, News, Phase, Workers
+from numalab.campaign.executors.worker import _Ending, _serve, _watch
 from numalab.campaign.schedule import Capacity, default_jobs, longest_first, makespan
 from numalab.campaign.task import Ended, Task
 from numalab.errors import HostError, UserError
@@ -351,7 +344,7 @@ def test_a_worker_that_did_not_hear_is_told_again(monkeypatch: pytest.MonkeyPatc
         if len(signals) == 3:
             raise SystemExit
 
-    monkeypatch.setattr("numalab.campaign.executors.processes.os.kill", kill)
+    monkeypatch.setattr("numalab.campaign.executors.worker.os.kill", kill)
     lifeline, end = get_context("spawn").Pipe(duplex=False)
     end.close()
     with pytest.raises(SystemExit):

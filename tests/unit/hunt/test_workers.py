@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import TimeoutError, active_children
+from multiprocessing import active_children
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from numalab.campaign.executors.worker import Done, WorkerProcess, end_workers
 from numalab.errors import HostError
 from numalab.hunt.boot_case import WORKLOAD, HuntBench
 from numalab.hunt.case import Case
@@ -20,7 +21,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers, Store, host_jobs, workers
 from numalab.places import skipped_inputs
 from numalab.topology.shapes.shape import SHAPES
-from support.hunt_kernels import DeafKernel, EndlessKernel, NoKernel, SlowEndKernel
+from support.hunt_kernels import DeafKernel, EndlessKernel, NoKernel, SlowEndKernel, as_text
 
 BAD = BootResult((), 1.0, "no QEMU")
 
@@ -54,9 +55,8 @@ class LastFirst:
     gives: Callable[[int], BootResult]
     waits: list[float] = field(default_factory=list)
 
-    def imap_unordered(self, _: object, jobs: Iterable[tuple[int, Boot]]) -> "LastFirst":
+    def start(self, jobs: Iterable[tuple[int, Boot]]) -> None:
         self.jobs = list(jobs)
-        return self
 
     def next(self, timeout: float) -> tuple[int, BootResult]:
         self.waits.append(timeout)
@@ -147,7 +147,7 @@ def test_a_process_that_says_nothing_is_an_error_of_the_host(drawn_case: Case) -
         raise TimeoutError
 
     case_workers, reported = crew(MemoryStore(), LastFirst(gone))
-    with pytest.raises(HostError, match="ended or hangs"):
+    with pytest.raises(HostError, match="hangs"):
         case_workers.boot(boots(drawn_case, [1]))
     assert not reported
 
@@ -241,8 +241,6 @@ def test_a_hunt_ends_if_the_signal_reached_idle_processes_as_well(
         for process in active_children():
             assert process.pid is not None
             os.kill(process.pid, signal.SIGTERM)
-        for process in active_children():
-            process.join()
         raise KeyboardInterrupt
 
 
@@ -276,6 +274,36 @@ def test_a_process_that_is_ending_is_not_interrupted(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_process_that_is_killed_ends_the_hunt(
+    drawn_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+
+    def kill(*_: object) -> None:
+        while not (tmp_path / "began").exists():
+            time.sleep(0.02)
+        for process in active_children():
+            process.kill()
+
+    store = cast(Store, MemoryStore())
+    jobs = [(drawn_case, bench(kernel), 1) for kernel in (NoKernel(), EndlessKernel(tmp_path))]
+    with (
+        pytest.raises(HostError, match="a worker process ended by SIGKILL"),
+        workers(store, 2, kill) as case_workers,
+    ):
+        case_workers.boot(jobs)
+    assert not active_children()
+
+
+def test_results_of_boots_that_nobody_waits_for_are_forgotten(
+    drawn_case: Case, cache: Path
+) -> None:
+    with workers(cast(Store, MemoryStore()), 1, lambda *_: None) as case_workers:
+        case_workers.pool.start([(7, (drawn_case, bench(NoKernel()), 1))])
+        (result,) = case_workers.boot([(drawn_case, bench(NoKernel()), 2)])
+        assert result.error == "no such kernel"
+
+
 def test_there_is_a_process_for_each_cpu_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numalab.hunt.workers.usable_cpus", lambda: 3)
     assert host_jobs() == 3
@@ -300,5 +328,7 @@ def test_a_worker_receives_machines_with_the_shape_of_a_plugin(
     (tmp_path / "plugins" / "shapes.py").write_text(PLUGIN)
     monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
     shape = SHAPES.find("plain")(kind="plain", distances=(10, 20))
-    with workers(Store(tmp_path), 1, lambda *_: None) as crew:
-        assert crew.pool.apply_async(repr, (shape,)).get(timeout=60) == repr(shape)
+    worker = WorkerProcess(as_text)
+    worker.start(shape)
+    assert worker.receive() == Done(repr(shape))
+    end_workers([worker])
