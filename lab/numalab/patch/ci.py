@@ -7,6 +7,7 @@ from numalab.patch.text import case_lines, change_line, headline, reach_summary
 from numalab.patch.verdict import PatchVerdict
 from numalab.report.formats.annotations import Problem
 from numalab.report.formats.junit import xml_text
+from numalab.units import counted
 
 _NOT_JUDGED = ("only hunted", "not reached", "no code", "not compiled", "same code", "undecided")
 
@@ -29,7 +30,9 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
             name = f"{change.machine}, {change.load}: {change.measure}"
             _case(suite, verdict, name, "", change_line(change).strip())
     for row in verdict.unchanged:
-        _case(suite, verdict, f"{row.measure} in {row.cells} cells", "", "no change found")
+        _case(
+            suite, verdict, f"{row.measure} in {counted(row.cells, 'cell')}", "", "no change found"
+        )
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in suite)))
     suite.set("skipped", str(sum(case.find("skipped") is not None for case in suite)))

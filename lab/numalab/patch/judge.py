@@ -259,7 +259,7 @@ def _judged(
         hunted,
         judged_cells=judged_cells,
         undecided=undecided,
-        only_hunted=bool(outcome.unreached) and not outcome.compared(study.plan.cells),
+        only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
     )
     why = () if lost is not None else _cell_remarks(outcome, study.plan.cells)
     remarks = [*why, *verdict.remarks]

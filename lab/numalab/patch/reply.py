@@ -69,7 +69,9 @@ def _versions(verdict: PatchVerdict) -> Iterator[str]:
 
 
 def _ascii(line: str) -> str:
-    """Return a line in plain ASCII, with its columns."""
+    """Return a line in plain ASCII, with its columns; a command as it is, so that it runs."""
+    if line.startswith("  $ "):
+        return line
     return re.sub(r"\S+", lambda word: plain_ascii(word[0]), line).rstrip()
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from numalab.reach.counting import read_reaches
-from numalab.reach.model import CodeChange, RunReach
+from numalab.reach.model import CodeChange, RunReach, Side
 from numalab.results.plan import Cell
 from numalab.run_dir import RunDir
 
@@ -36,13 +37,21 @@ def sort_cells(counted: Mapping[Cell, Sequence[RunReach]], cells: Sequence[Cell]
     every = [reach for cell in cells for reach in counted.get(cell, ())]
     if not every or any(reach.data or reach.code is CodeChange.DATA for reach in every):
         return ScreenedCells(tuple(cells))
-    executions = {
-        cell: sum(map(_executions, counted[cell])) if cell in counted else 1 for cell in cells
-    }
+    executions = {cell: _in_cell(counted.get(cell, ())) for cell in cells}
     reached = sorted(
         (cell for cell in cells if executions[cell]), key=lambda cell: -executions[cell]
     )
     return ScreenedCells(tuple(reached), tuple(cell for cell in cells if not executions[cell]))
+
+
+def _in_cell(runs: Sequence[RunReach]) -> int:
+    """Count executions of changed code; 1 if none is known, and runs of a kernel were not counted.
+
+    Removed lines run in the baseline, and added ones in the patched kernel.
+    """
+    executions = sum(map(_executions, runs))
+    is_whole = {run.side for run in runs} == {*get_args(Side)}
+    return executions if is_whole else max(executions, 1)
 
 
 def _executions(reach: RunReach) -> int:

@@ -97,7 +97,9 @@ def _function(line: LineReach) -> str:
 def _title(verdict: PatchVerdict) -> str:
     first = verdict.subjects[0] if verdict.subjects else verdict.name
     more = len(verdict.subjects) - 1
-    return f"{first} and {counted(more, 'more patch')[:-1]}es" if more > 1 else first
+    if more <= 0:
+        return first
+    return f"{first} and {'1 more patch' if more == 1 else f'{more} more patches'}"
 
 
 def _effort(verdict: PatchVerdict) -> str:

@@ -12,7 +12,7 @@ from numalab.report.differences import OUTCOMES, MeasureDifference
 from numalab.report.document import CellReport, StudyResults
 from numalab.statistics.comparison import FEWEST, LEVEL, Comparison, smallest_rank_p
 from numalab.statistics.summary import Summary
-from numalab.units import runs_of
+from numalab.units import counted, runs_of
 
 STATISTICS_NOTE = (
     f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
@@ -23,6 +23,7 @@ STATISTICS_NOTE = (
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"
 MOST_NAMED = 3  # differences of one outcome in a verdict
+_TOO_FEW = f"too few runs to compare (at least {FEWEST} of each variant)"
 MOST_CELLS, MOST_DIFFERENCES = 12, 4  # of a study of several cells, above its tables
 
 COMPACT_NOTE = "Events, timelines, curves and sched domains are not stored. Record them again with"
@@ -140,10 +141,13 @@ def differences_title(study: StudyResults) -> str:
     cells = study.differences
     if all(len(report.variants) < 2 for report in study.reports):
         return ""
-    of = f" in {len(cells)} cells" if len(cells) > 1 else ""
+    few = sum(not _enough_runs(report.compared) for report in study.reports)
     differing = [cell for cell in cells if cell.shown]
     if not differing:
-        return f"no difference shown{of}"
+        if few == len(cells):
+            return _TOO_FEW
+        of = f" in {counted(len(cells) - few, 'cell')}" if len(cells) > 1 else ""
+        return f"no difference shown{of}{f'; too few runs in {few}' if few else ''}"
     if len(cells) == 1:
         return f"differences: {_outcome_counts(cells[0].shown)}"
     counts = [
@@ -152,6 +156,12 @@ def differences_title(study: StudyResults) -> str:
         if (count := sum(outcome in cell.outcomes for cell in differing))
     ]
     return f"{len(differing)} of {len(cells)} cells differ: {', '.join(counts)}"
+
+
+def _enough_runs(compared: Sequence[MeasureDifference]) -> bool:
+    """Return whether some variant and the baseline have enough runs to show a difference."""
+    sides = ((item.comparison.before, item.comparison.after) for item in compared)
+    return any(old and new and min(old.n, new.n) >= FEWEST for old, new in sides)
 
 
 def differences_verdict(compared: Sequence[MeasureDifference]) -> str:
@@ -170,7 +180,8 @@ def differences_verdict(compared: Sequence[MeasureDifference]) -> str:
         more = f", and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
         if texts:
             parts.append(f"{outcome.capitalize()}: {', '.join(texts[:MOST_NAMED])}{more}")
-    return ". ".join(parts) or "No difference shown"
+    nothing = "No difference shown" if _enough_runs(compared) else _TOO_FEW.capitalize()
+    return ". ".join(parts) or nothing
 
 
 def _size(difference: MeasureDifference) -> str:

@@ -4,11 +4,13 @@ Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects a
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.parser import BytesHeaderParser
+from typing import NamedTuple
 
 from numalab.source.patch import PatchError
 
@@ -51,12 +53,24 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     for line, end in zip(lines, ends, strict=True):
         subject, body = _decode(data[line.end() : end])
         if _DIFF.search(body) and not re.match(r"(?i)\s*(re|aw|fwd?):", subject):
-            patches.append((*_rank(subject), f"Subject: {subject}\n\n{body}"))
-    newest = max((version for version, _, _ in patches), default=1)
-    chosen = [(number, text) for version, number, text in patches if version == newest]
-    if all(number is not None for number, _ in chosen):
-        chosen.sort(key=lambda patch: patch[0] or 0)
+            patches.append((_rank(subject), f"Subject: {subject}\n\n{body}"))
+    newest = max((rank.version for rank, _ in patches), default=1)
+    chosen = [(rank, text) for rank, text in patches if rank.version == newest]
+    if len(lines) > 1:
+        _check_whole([rank for rank, _ in chosen], newest)
+    if all(rank.number is not None for rank, _ in chosen):
+        chosen.sort(key=lambda patch: patch[0].number or 0)
     return tuple(text for _, text in chosen)
+
+
+def _check_whole(ranks: Sequence["_Rank"], version: int) -> None:
+    """Raise PatchError where a series lacks patches that its subjects count."""
+    total = max((rank.total for rank in ranks), default=0)
+    lacking = [n for n in range(1, min(total, MAX_MAILS) + 1) if n not in {r.number for r in ranks}]
+    if lacking and all(rank.total for rank in ranks):
+        numbers = ", ".join(f"{number}/{total}" for number in lacking[:8])
+        more = ", ..." if len(lacking) > 8 else ""
+        raise PatchError(f"version {version} of its series lacks the patches {numbers}{more}")
 
 
 def _decode(message: bytes) -> tuple[str, str]:
@@ -110,9 +124,20 @@ def _unfold(raw: str) -> str:
     return " ".join(text.split())
 
 
-def _rank(subject: str) -> tuple[int, int | None]:
-    """Return the version and the number in a subject such as "[PATCH v2 3/5] x"."""
+class _Rank(NamedTuple):
+    """What a subject such as "[PATCH v2 3/5] x" counts; `total` is 0 without a number."""
+
+    version: int
+    number: int | None
+    total: int
+
+
+def _rank(subject: str) -> _Rank:
     words = next((tag for tag in _TAG.findall(subject) if "patch" in tag.lower()), "")
     version = re.search(r"\bv(\d+)\b", words, re.IGNORECASE)
-    number = re.search(r"\b(\d+)/\d+\b", words)
-    return int(version[1]) if version else 1, int(number[1]) if number else None
+    number = re.search(r"\b(\d{1,6})/(\d{1,6})\b", words)
+    return _Rank(
+        int(version[1]) if version else 1,
+        int(number[1]) if number else None,
+        int(number[2]) if number else 0,
+    )

@@ -271,7 +271,10 @@ def _git_names(line: str, at: int) -> _Open:
             new = f"b/{new}"
         old, new = _unquote(old, at), _unquote(new, at)
     if (old[:2], new[:2]) != ("a/", "b/") or not min(len(old), len(new)) > 2:
-        raise PatchError(f"line {at + 1}: cannot read the names in {line[:80]!r}")
+        raise PatchError(
+            f"line {at + 1}: cannot read the names in {line[:80]!r}; they begin with a/ and b/, "
+            "as git writes them unless diff.noprefix or diff.mnemonicPrefix is set"
+        )
     return _Open(_name_below(old, at), _name_below(new, at))
 
 

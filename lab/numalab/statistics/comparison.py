@@ -39,7 +39,8 @@ class Comparison:
     `difference` is mean after - mean before, `interval` its uncorrected 95 % confidence interval by
     Welch's t. `change` is in percent of the mean before, None where that is 0. `corrected` is
     `p_value` corrected for `family` measures. `smallest_effect` is the true difference that runs
-    with this spread show in `POWER` of all repetitions.
+    with this spread show in `POWER` of all repetitions. `above`: after is larger by the statistic
+    of the test, which is ranks for Mann-Whitney; one outlier may put the mean on the other side.
     """
 
     before: Summary | None
@@ -55,6 +56,7 @@ class Comparison:
     corrected: float | None = None
     family: int = 1
     smallest_effect: float | None = None
+    above: bool = False
 
     @property
     def shown(self) -> bool:
@@ -167,12 +169,14 @@ def _tested(before: Values, after: Values, family: int) -> Comparison:
         change=change_percent(old.mean, new.mean),
         separated=separated(first, second),
         family=family,
+        above=new.mean > old.mean,
     )
     if not _varies(first, second) or min(old.n, new.n) < 2:
         return comparison
     p_welch, interval, smallest = _welch(first, second, family)
     if smallest_rank_p(old.n, new.n) * family <= LEVEL:
         test, p_value = MANN_WHITNEY, _mann_whitney(first, second)
+        comparison = replace(comparison, above=_ranked_above(first, second))
     else:
         test, p_value = WELCH, p_welch
     return replace(
@@ -244,6 +248,12 @@ def _mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
     return float(mannwhitneyu(before, after, method=method).pvalue)
 
 
+def _ranked_above(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return whether of most pairs the run after is above: its U exceeds half of all pairs."""
+    signs = ((new > old) - (new < old) for old in before for new in after)
+    return sum(signs) > 0
+
+
 def _judged(comparison: Comparison, corrected: float | None, direction: Direction) -> Comparison:
     """Add outcome and verdict to a comparison that was measured."""
     before, after = comparison.before, comparison.after
@@ -255,7 +265,7 @@ def _judged(comparison: Comparison, corrected: float | None, direction: Directio
     comparison = replace(comparison, corrected=corrected)
     outcome: Outcome = "no difference shown"
     if shown:
-        better = (after.mean > before.mean) == (direction == "higher")
+        better = comparison.above == (direction == "higher")
         outcome = "different" if direction == "none" else "better" if better else "worse"
     return replace(
         comparison, outcome=outcome, verdict=_verdict(comparison, before, after, shown=shown)
@@ -265,12 +275,14 @@ def _judged(comparison: Comparison, corrected: float | None, direction: Directio
 def _verdict(comparison: Comparison, before: Summary, after: Summary, *, shown: bool) -> str:
     if before.minimum == before.maximum == after.minimum == after.maximum:
         return f"the same value in all {before.n + after.n} runs"
-    side = "above" if after.mean > before.mean else "below"
+    side = "above" if comparison.above else "below"
     text = f"the {before.n} runs before and the {after.n} after overlap"
     if comparison.separated:
         text = f"all {after.n} of {after.n} runs after are {side} all {before.n} before"
     elif shown:
         text = f"the {after.n} runs after are mostly {side} the {before.n} before"
+        if comparison.above != (after.mean > before.mean):
+            text += ", though outliers put their mean on the other side"
     if min(before.n, after.n) < FEWEST:
         return f"{text}, but so few runs show nothing" if comparison.separated else text
     if shown:

@@ -52,8 +52,11 @@ def summarise(values: Values) -> Summary | None:
 
 
 def change_percent(before: float, after: float) -> float | None:
-    """Return by how many percent of `before` `after` is larger; None when `before` is 0."""
-    return 100 * (after - before) / before if before else None
+    """Return by how many percent of `before` `after` is larger; None when `before` is 0.
+
+    Of a negative `before`, the percent of its size: the sign is that of the difference.
+    """
+    return 100 * (after - before) / abs(before) if before else None
 
 
 def improvement_percent(before: float, after: float, direction: Direction) -> float | None:

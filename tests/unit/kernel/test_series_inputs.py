@@ -57,6 +57,17 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tmp_path: Path) -> Non
     assert load_series(of_dos).info.digest == series.info.digest
 
 
+def test_a_mailbox_that_lacks_patches_of_its_newest_version_is_refused(tmp_path: Path) -> None:
+    box = tmp_path / "thread.mbx"
+    older = mail(1, "[PATCH 1/2] a", diff("a", "b")) + mail(2, "[PATCH 2/2] b", diff("b", "c"))
+    box.write_text(older + mail(3, "[PATCH v2 1/2] a", diff("a", "b")))
+    with pytest.raises(UserError, match=r"version 2 of its series lacks the patches 2/2$"):
+        load_series(box)
+    # A file of `git format-patch` is a mailbox with one message, and others may be named as well.
+    box.write_text(mail(1, "[PATCH v2 2/2] b", diff("a", "b")))
+    assert applied(box) == "b\n"
+
+
 def test_packed_patches(tmp_path: Path) -> None:
     text, packed = diff("a", "b").encode(), tmp_path / "x.patch.xz"
     packed.write_bytes(lzma.compress(text))

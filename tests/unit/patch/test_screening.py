@@ -24,10 +24,18 @@ def reach(executions: int, *, state: LineState | None = None, data: bool = False
     )
 
 
+BASE = RunReach(series="s", kernel="b", side="baseline", code=CodeChange.LINES)  # has none of it
+
+
 def test_cells_with_most_executions_come_first_and_others_are_left_out() -> None:
-    counted = {A: [reach(2)], B: [reach(0)], C: [reach(0), reach(9)]}
+    counted = {A: [BASE, reach(2)], B: [BASE, reach(0)], C: [BASE, reach(0), reach(9)]}
     choice = sort_cells(counted, [A, B, C])
     assert (choice.reached, choice.unreached) == ((C, A), (B,))
+
+
+def test_a_cell_without_a_run_of_the_patched_kernel_is_not_unreached() -> None:
+    choice = sort_cells({A: [BASE, reach(0)], B: [BASE]}, [A, B])
+    assert (choice.reached, choice.unreached) == ((B,), (A,))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +55,7 @@ def test_functions_without_changed_lines_count_and_unknown_lines_stay() -> None:
     macro = RunReach(
         series="s", kernel="k", side="patched", code=CodeChange.FUNCTIONS, functions=(function,)
     )
-    counted = {A: [reach(0)], B: [macro], C: [reach(0, state=LineState.UNKNOWN)]}
+    counted = {A: [BASE, reach(0)], B: [macro], C: [reach(0, state=LineState.UNKNOWN)]}
     assert sort_cells(counted, [A, B, C]).reached == (B, C)
 
 

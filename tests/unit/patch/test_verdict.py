@@ -270,6 +270,20 @@ def test_reply_is_ascii_of_72_columns() -> None:
     assert "  queue_imbalance            4 cells   0.5 tasks\n" in text
 
 
+def test_a_command_in_a_reply_is_as_it_runs() -> None:
+    command = "numalab patch 'für Prüfung.patch'"
+    assert f"  $ {command}\n" in render_reply(replace(whole(), command=command))
+
+
+def test_the_title_names_a_second_patch() -> None:
+    for subjects, title in (
+        (("a",), "patch      a\n"),
+        (("a", "b"), "patch      a and 1 more patch\n"),
+        (("a", "b", "c"), "patch      a and 2 more patches\n"),
+    ):
+        assert title in render_verdict(replace(whole(), subjects=subjects))
+
+
 def test_junit_counts_every_test_and_failure() -> None:
     suite = ET.fromstring(render_patch_junit(whole()))[0]
     assert (suite.get("tests"), suite.get("failures")) == ("4", "2")

@@ -13,6 +13,7 @@ from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, 
 from numalab.report.comparisons import compare_variants
 from numalab.report.differences import OUTCOMES, MeasureDifference, compared, over_all_cells
 from numalab.report.document import CellReport, StudyResults
+from numalab.report.formatting import differences_title, differences_verdict
 from numalab.statistics.comparison import holm
 from support.report_sample import sample_report, thread_cells
 
@@ -48,6 +49,17 @@ def cell(name: str, after: Mapping[str, Sequence[float]], keys: Sequence[str] = 
         comparisons=rows,
         cell=f"ring-4, {name}",
     )
+
+
+def test_too_few_runs_are_not_called_no_difference() -> None:
+    few = cell("a", {key: [100.0] for key in ("delay", "work", "moves")})
+    study = replace(StudyResults.of(few), reports=(few,))
+    assert differences_title(study).startswith("too few runs to compare (at least 3")
+    assert differences_verdict(few.compared).startswith("Too few runs to compare")
+    enough = cell("b", {})
+    assert differences_verdict(enough.compared) == "No difference shown"
+    both = replace(study, reports=(few, enough))
+    assert differences_title(both) == "no difference shown in 1 cell; too few runs in 1"
 
 
 FAR, NEAR = (900.0, 901.0, 902.0), (1.0, 2.0, 3.0)

@@ -118,6 +118,10 @@ def test_a_summary_counts_what_is_there() -> None:
     assert single.stddev is None
 
 
+def test_a_change_of_a_negative_mean_has_the_sign_of_the_difference() -> None:
+    assert change_percent(-8.0, -6.0) == 25.0
+
+
 def test_a_change_from_nothing_is_no_percentage() -> None:
     assert change_percent(0, 5) is None
     assert improvement_percent(0, 5, Direction.HIGHER) is None
@@ -227,6 +231,17 @@ def test_runs_enough_are_compared_by_ranks() -> None:
     assert (comparison.test, comparison.outcome) == ("Mann-Whitney", "worse")
     assert comparison.p_value == pytest.approx(2 / 252)
     assert "Mann-Whitney, p = 0.0079" in comparison.verdict
+
+
+def test_one_outlier_does_not_turn_the_direction_of_ranks() -> None:
+    before = [10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7, 10.8]
+    after = [1.1, 2.2, 3.3, 4.4, 5.5, 6.6, 7.7, 1000.5]
+    fast = compare(before, after, Direction.LOWER)
+    assert (fast.test, fast.outcome, fast.above) == ("Mann-Whitney", "better", False)
+    assert fast.difference is not None and fast.difference > 0
+    assert "mostly below the 8 before, though outliers put their mean on the" in fast.verdict
+    slow = compare(after, before, Direction.LOWER)
+    assert (slow.outcome, slow.above) == ("worse", True)
 
 
 def test_ranks_may_overlap_and_still_differ() -> None:
