@@ -95,3 +95,11 @@ def parsed(parse: Callable[[str], T], text: str, option: str) -> T:
         return parse(text)
     except ValueError as error:
         raise UserError(str(error), key=option) from None
+
+
+def refuse_given(context: typer.Context, other: str, *parameters: str) -> None:
+    """Raise UserError for an option of this command that was given, and has no effect."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in parameters and source is not None and source.name == "COMMANDLINE":
+            raise UserError(f"has no effect with {other}", key=parameter.opts[0])

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from numalab.cpulist import format_cpulist
+from numalab.emulator.emulator_specs import emulator_for
 from numalab.errors import UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Finding
@@ -104,11 +106,25 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
     machine = machine_of_table(study, study.topologies[0], path)
     if machine is None:
         raise UserError("the first topology is not in [machines]", file=path, key="topologies")
+    key = "workloads[0].parameters.loads"
     text = study.workloads[0].parameters.get("loads")
+    if text is None:
+        raise UserError("this key is missing", file=path, key=key)
     try:
         loads = parse_loads(str(text))
     except ValueError as error:
-        raise UserError(str(error), file=path, key="workloads[0].parameters.loads") from None
+        raise UserError(str(error), file=path, key=key) from None
+    cpus = set(range(machine.cpu_count))
+    for number, load in enumerate(loads):
+        if lacking := load.every_cpu - cpus:
+            reason = f"load {number} names CPU {min(lacking)}"
+            raise UserError(reason, file=path, key=key, choices=[format_cpulist(sorted(cpus))])
+    try:
+        emulator_for(study.mode, study.machine.emulator)
+    except UserError as error:
+        raise UserError(
+            error.message, file=path, key="machine.emulator", choices=error.choices
+        ) from None
     return Case(machine, loads), study.case, study
 
 

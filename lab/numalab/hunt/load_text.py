@@ -23,6 +23,21 @@ from numalab.hunt.load import (
 )
 
 _MOST_MS = 600_000
+_LONGEST_TEXT = 100_000  # characters of all loads: an argument of the driver
+_SHOWN = 40  # characters of a word in a message
+# What the driver reads (`workloads/hunt/load.h`), by field; other numbers have the last range.
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "count": (1, 256),
+    "nice": (-20, 19),
+    "priority": (0, 98),
+    "mib": (1, 4096),
+    "node": (0, 63),
+    "cpu": (1, 1023),
+    "weight": (0, 10_000),
+    "ms": (10, _MOST_MS),
+    "": (0, 10_000_000),
+}
+_MOST_PARTS, _MOST_TASKS, _MOST_GROUPS = 32, 256, 16
 _MOST_TIMES = 200  # what the driver keeps
 # The words of the text, by the fields that they set.
 _WORDS: Mapping[str, str] = {
@@ -87,6 +102,8 @@ def _render(word: str, entry: _Entry, skipped: str = "") -> str:
 
 def parse_loads(text: str) -> tuple[Load, ...]:
     """Read loads as `render_loads` writes them. Raises ValueError."""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"{len(text)} characters, and at most {_LONGEST_TEXT} are read")
     return tuple(_parse_load(load) for load in text.split("|"))
 
 
@@ -98,12 +115,10 @@ def _parse_load(text: str) -> Load:
         values = dict(assignment.partition("=")[::2] for assignment in words)
         if word == "time":
             if "ms" not in values:
-                raise ValueError(f"{piece!r} lacks ms=")
-            ms = int(values["ms"])
+                raise ValueError(f"{piece[:_SHOWN]!r} lacks ms=")
+            ms = _number("ms", "ms", values["ms"])
         else:
             entries.append(_parse(piece, word, values))
-    if not 10 <= ms <= _MOST_MS:
-        raise ValueError(f"a load takes 10 to {_MOST_MS} ms, not {ms}")
     cpusets = [entry for entry in entries if isinstance(entry, CpusetChange)]
     load = Load(
         ms,
@@ -119,6 +134,15 @@ def _parse_load(text: str) -> Load:
 
 def _check(load: Load) -> None:
     """Raise ValueError for a load that names what it does not have."""
+    if not load.parts:
+        raise ValueError(f"a load has at least one part (valid: {', '.join(KINDS)})")
+    for count, most, what in (
+        (len(load.parts), _MOST_PARTS, "parts"),
+        (sum(part.count for part in load.parts), _MOST_TASKS, "tasks"),
+        (len(load.groups), _MOST_GROUPS, "groups"),
+    ):
+        if count > most:
+            raise ValueError(f"a load has {count} {what}, and at most {most}")
     names: set[str] = set()
     for group in load.groups:
         if not _NAME.fullmatch(group.name) or group.name in names:
@@ -158,7 +182,8 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
     kind = next((name for name in KINDS if name == word), None)
     entry: type[_Entry] | None = Part if kind else _ENTRIES.get(word)
     if entry is None:
-        raise ValueError(f"no part is called {word!r} (valid: {', '.join((*KINDS, *_ENTRIES))})")
+        valid = ", ".join((*KINDS, *_ENTRIES))
+        raise ValueError(f"no part is called {word[:_SHOWN]!r} (valid: {valid})")
     # `fifo=50` is how cases of before 26 November 2026 say it.
     if kind and "fifo" in values:
         values = {**values, "policy": "fifo", "priority": values["fifo"]}
@@ -166,13 +191,13 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
     members = {_WORDS.get(member.name, member.name): member for member in fields(entry)}
     members.pop("kind", None)
     if unknown := values.keys() - members.keys():
-        raise ValueError(f"{word} has no {min(unknown)}=")
+        raise ValueError(f"{word} has no {min(unknown)[:_SHOWN]}= (valid: {', '.join(members)})")
     arguments: dict[str, Any] = {"kind": kind, "count": 1} if kind else {}
     for name, member in members.items():
         if name in values:
-            arguments[member.name] = _value(member.name, values[name])
+            arguments[member.name] = _value(name, member.name, values[name])
         elif name in _REQUIRED and not (name == "cpus" and entry is not Part):
-            raise ValueError(f"{piece!r} lacks {name}=")
+            raise ValueError(f"{piece[:_SHOWN]!r} lacks {name}=")
     return entry(**arguments)
 
 
@@ -184,16 +209,23 @@ _FLAGS = (
 _CHOICES: Mapping[str, tuple[str, ...]] = {"policy": POLICIES, "over": CHANNELS}
 
 
-def _value(field: str, text: str) -> object:
+def _value(word: str, field: str, text: str) -> object:
     if field in _LISTS:
         return parse_cpulist(text)
     if field in _FLAGS:
         return text == "1"
     if choices := _CHOICES.get(field):
         if text not in choices:
-            raise ValueError(f"{field}={text} (valid: {', '.join(choices)})")
+            raise ValueError(f"{field}={text[:_SHOWN]} (valid: {', '.join(choices)})")
         return text
-    return text if field in ("group", "name", "parent", "into") else int(text)
+    return text if field in ("group", "name", "parent", "into") else _number(word, field, text)
+
+
+def _number(word: str, field: str, text: str) -> int:
+    least, most = _RANGES.get(field, _RANGES[""])
+    if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
+        raise ValueError(f"{word}={text[:_SHOWN]} is no whole number from {least} to {most}")
+    return int(text)
 
 
 @dataclass(frozen=True)

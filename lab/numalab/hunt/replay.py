@@ -141,7 +141,10 @@ def bisect_case(
 
     good, bad = tried(history.good), tried(history.steps[-1])
     if good is not False or bad is not True:
-        which = f"{history.good.name} violates it" if good else f"{history.good.name} is not judged"
+        for row in rows:
+            if row.violates is None:
+                return CaseBisection(tuple(rows), ended=f"{row.step} is not judged: {row.seen}")
+        which = f"{history.good.name} violates it"
         if good is False:
             which = f"{history.steps[-1].name} does not violate it"
         return CaseBisection(tuple(rows), ended=f"the two ends do not differ: {which}")

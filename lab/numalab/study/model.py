@@ -159,9 +159,9 @@ class CaseTable(Document):
 
     property: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+/:-]*$", max_length=128)]
     """The hunt property that the case violates."""
-    value: float
+    value: Finite
     """Its value."""
-    most: float
+    most: Finite
     """The largest value that holds the property."""
     sentence: str
     """The violation as one sentence."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.api import SHAPES, Count, Link, RuleBroken, Shape, register_shape
+from numalab.errors import UserError
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Finding
@@ -18,6 +19,7 @@ from numalab.hunt.load import part_of_task
 from numalab.hunt.load_text import parse_loads, render_loads
 from numalab.hunt.posting.script import Statement, qemu_words, render_script
 from numalab.machine.model import usual_shift
+from numalab.places import project_dir
 from numalab.study.plan import plan_study
 
 
@@ -224,3 +226,22 @@ def test_a_case_for_a_scheduler_has_no_hotplug_and_no_real_time_tasks(drawn_case
     assert case_for_scheduler(drawn_case.only(*loads)).loads == loads[:1]
     (left,) = case_for_scheduler(drawn_case.only(*loads[1:])).loads
     assert (left.hotplug, [part.policy for part in left.parts]) == ((), ["fair"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('loads = "time', 'lads = "time', r"parameters\.loads: this key is missing"),
+        ("cpus=1,3", "cpus=1,9", r"parameters\.loads: load 0 names CPU 9 \(valid: 0-3\)"),
+        ("most = 0.5", "most = nan", "case.most: input should be a finite number, found nan"),
+        ("[case]", '[machine]\nemulator = "x"\n\n[case]', r"machine\.emulator: no emulator is"),
+    ],
+)
+def test_a_wrong_case_is_refused_before_a_boot(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    text = (project_dir() / "hunts" / "group-construction.toml").read_text()
+    assert text.count(old) == 1
+    (tmp_path / "case.toml").write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=reason):
+        read_case(tmp_path / "case.toml")

@@ -216,6 +216,9 @@ def test_where_nothing_is_found_it_says_how_close_it_came(bench: Bench, tmp_path
         (("--properties", "affinity,no-such"), "--properties: no property is called 'no-such'"),
         (("--budget", "soon"), "--budget: 'soon' is no time"),
         (("--budget", "0m"), "--budget: '0m' is no time"),
+        (("--junit", "x.xml"), "--junit: needs --replay"),
+        (("--replay", "--budget", "3m"), "--budget: has no effect with --replay"),
+        (("--replay", "--cold"), "--cold: has no effect with --replay"),
         (("--kernel", "no-such"), "no kernel is called 'no-such'"),
         (("--kernel", GOOD, "--kernel", BAD), "--kernel: a hunt is on one kernel, not 2"),
     ],
@@ -418,6 +421,7 @@ def test_what_does_not_build_or_boot_is_not_judged(bench: Bench, tmp_path: Path)
     assert done.exit_code == 1
     assert done.stderr.endswith(f": {BAD}-patch-1 does not build\n")
     assert done.stderr.splitlines()[-1].startswith("patch-1: not judged, ")
+    assert done.stdout.startswith("no first bad step: patch-1 is not judged: ")
 
 
 @pytest.mark.parametrize(
@@ -426,6 +430,8 @@ def test_what_does_not_build_or_boot_is_not_judged(bench: Bench, tmp_path: Path)
         (("--good", "v1"), "give either --good and --bad, or --series"),
         (("--good", "a", "--bad", "b", "--series", "s"), "give either --good and --bad"),
         (("--study", "group-construction"), "give either --case, or --study and --measure"),
+        (("--cell", "a"), "--cell: has no effect with --case"),
+        (("--jobs", "2"), "--jobs: has no effect with --case"),
     ],
 )
 def test_ends_are_named_in_one_way(words: tuple[str, ...], said: str, bench: Bench) -> None:

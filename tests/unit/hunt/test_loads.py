@@ -91,6 +91,16 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         ("hog n=1 cpus=0;change at=1 part=0 nice=1 times=0", "1 to 200 times, not 0"),
         ("group name=a partition=1;hog n=1 cpus=0", "partition a lacks cpus="),
         ("group name=a quota=5 burst=6;hog n=1 cpus=0", "the burst of group a is larger than its"),
+        ("", "at least one part .valid: hog, sleeper"),
+        ("hog n=abc cpus=0", "n=abc is no whole number from 1 to 256"),
+        ("hog n=1e3 cpus=0", "n=1e3 is no whole number"),
+        (f"hog n={'9' * 5000} cpus=0", "n=9{40} is no whole number"),
+        ("hog n=1 cpus=0 nice=-99999", "nice=-99999 is no whole number from -20 to 19"),
+        (";".join(["hog n=1 cpus=0"] * 33), "has 33 parts, and at most 32"),
+        (";".join(["hog n=200 cpus=0"] * 2), "has 400 tasks, and at most 256"),
+        ("x" * 70_000 + " n=1", "no part is called 'x{40}' "),
+        ("hog n=1 cpus=0|time ms=9;" * 5000, "characters, and at most 100000 are read"),
+        ("hog n=1 cpus=0 foo=1", "hog has no foo= .valid: n, cpus"),
     ],
 )
 def test_a_load_that_names_what_it_lacks_is_explained(text: str, reason: str) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from numalab.cli.hunt.hunt_output import hunt_text
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.finding import Finding
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.result.page import outcome, write_result
+from numalab.hunt.result.page import NOTHING_JUDGED, outcome, write_result
 from numalab.reach.reach_map import SCHEDULER
 from support.hunt_sample import FACTS, sample_case, sample_direction, sample_page
 from support.report_sample import HOSTILE
@@ -60,6 +61,13 @@ def test_no_text_becomes_markup(text: str) -> None:
     assert "<script" not in body
     assert "<img src=x" not in body
     assert 'onmouseover="' not in body
+
+
+def test_a_hunt_without_a_machine_judged_nothing() -> None:
+    assert outcome(Hunt(), None) == NOTHING_JUDGED
+    assert hunt_text(Hunt(), [], 1, None).splitlines() == [
+        "0 machines, 0 loads, 1 boot, 0 suspicions, 0 of them confirmed", NOTHING_JUDGED
+    ]  # fmt: skip
 
 
 def test_a_hunt_without_series_has_no_coverage(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +10,13 @@ from typing import Annotated
 import typer
 
 from numalab.cli import completion, options
+from numalab.cli.hunt.hunt_output import hunt_text, hunt_value
 from numalab.cli.hunt.replay_cases import replay_cases
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say
 from numalab.emulator.emulator_artifact import ensure_emulator
 from numalab.emulator.emulator_specs import find_emulator
-from numalab.errors import LabError, UserError
+from numalab.errors import HostError, LabError, UserError
 from numalab.files import make_dir
 from numalab.hunt.boot_case import HuntBench, prepare_benches
 from numalab.hunt.calls.benches import plan_calls
@@ -24,12 +24,10 @@ from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.pairs import require_different
-from numalab.hunt.direction.coverage import HuntCoverage, coverage_lines, is_unreached
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, Hunter
-from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import CALLS, LEFT, OF_SCHEDULER, describe_property, property_names
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
@@ -42,7 +40,6 @@ from numalab.qemu.hypervisor import EMBED, connect
 from numalab.reach.model import CodeChange
 from numalab.scheduler.scheduler_spec import find_scheduler
 from numalab.scheduler.watchdog_artifact import LONGEST_SECONDS, SHORTEST_SECONDS
-from numalab.units import counted
 
 _USUAL = "debian-6.12"
 _NONE = "none"
@@ -51,6 +48,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 60.0}
 
 
 def command(
+    context: typer.Context,
     kernel: Annotated[
         list[str] | None,
         typer.Option(
@@ -148,8 +146,11 @@ def command(
         return
     require_plugins()
     if again:
+        options.refuse_given(context, "--replay", *_OF_A_SEARCH)
         replay_cases(kernel, mode, jobs, output, junit, connection, as_json)
         return
+    if junit is not None:
+        raise UserError("needs --replay", key="--junit")
     if argument and scheduler is None:
         raise UserError("needs --scheduler", key="--argument")
     hunted = find_scheduler(scheduler, argument or ()) if scheduler is not None else None
@@ -221,42 +222,18 @@ def command(
         survey,
     )
     page = write_result(folder, facts, progress, files, direction)
-    value = {
-        "kernel": spec.name,
-        "seed": seed,
-        "when": created,
-        "machines": progress.machines,
-        "different_machines": len(progress.different),
-        "loads": progress.loads,
-        "boots": booted,
-        "closest": {name: asdict(row) for name, row in progress.closest.items()},
-        "closeness": {name: _spread(values) for name, values in progress.values.items()},
-        "covered": dict(sorted(progress.covered.items())),
-        "reach": coverage,
-        "page": page,
-        "unconfirmed": progress.unconfirmed,
-        "suspicions": [
-            {
-                "property": item.finding.prop,
-                "load": item.finding.load,
-                "sentence": item.finding.text,
-                "confirmed": item.confirmed,
-                "value": item.value,
-                "reference": item.reference,
-                "samples": item.samples,
-                "reference_samples": item.reference_samples,
-            }
-            for item in progress.suspicions
-        ],
-        "not_examined": progress.failed,
-        "found": [
-            _violation_row(violation, file)
-            for violation, file in zip(progress.violations, files, strict=True)
-        ],
-    }
-    emit(value, as_json, f"{_text(progress, files, booted, coverage)}\npage: {page}")
+    value = hunt_value(facts, progress, files, coverage) | {"page": page}
+    emit(value, as_json, f"{hunt_text(progress, files, booted, coverage)}\npage: {page}")
     if progress.violations:
         raise typer.Exit(1)
+    if not progress.machines:
+        raise HostError("no machine was judged; a longer --budget may be enough")
+
+
+_OF_A_SEARCH = (
+    "properties", "budget", "machines", "loads", "seed", "first", "survey", "against", "undirected",
+    "scheduler", "argument", "watchdog", "emulator", "cold",
+)  # fmt: skip
 
 
 def _own_emulator(tell: Progress) -> str | None:
@@ -348,53 +325,3 @@ def _seconds(text: str) -> float:
     if not match or not int(match[1]):
         raise UserError(f"{text!r} is no time", key="--budget", choices=["90s", "20m", "2h"])
     return int(match[1]) * _UNITS[match[2]]
-
-
-def _violation_row(violation: ConfirmedViolation, file: Path) -> dict[str, object]:
-    machine = violation.case.machine
-    return {
-        "property": violation.finding.prop,
-        "sentence": violation.finding.text,
-        "minutes": violation.minutes,
-        "minutes_until_small": violation.shrunk_minutes,
-        "boots": violation.boots,
-        "boots_until_small": violation.shrunk_boots,
-        "after_machines": violation.after,
-        "nodes": len(machine.nodes),
-        "cpus": machine.cpu_count,
-        "tasks": sum(load.tasks for load in violation.case.loads),
-        "file": file,
-    }
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    """Return the number of values, the number above 1, and the percentiles."""
-    ordered = sorted(values)
-    last = len(ordered) - 1
-    shares = (50, 95, 99)
-    percentiles = {f"p{share}": round(ordered[round(share / 100 * last)], 4) for share in shares}
-    counts = {"looks": len(values), "above": sum(value > 1 for value in values)}
-    return {**counts, **percentiles, "most": round(ordered[-1], 4)}
-
-
-def _text(progress: Hunt, files: list[Path], booted: int, coverage: HuntCoverage | None) -> str:
-    confirmed = sum(item.confirmed for item in progress.suspicions)
-    lines = [
-        f"{counted(progress.machines, 'machine')}, {counted(progress.loads, 'load')},"
-        f" {counted(booted, 'boot')},"
-        f" {counted(len(progress.suspicions), 'suspicion')}, {confirmed} of them confirmed"
-    ]
-    for violation, file in zip(progress.violations, files, strict=True):
-        machine = violation.case.machine
-        tasks, finding = sum(load.tasks for load in violation.case.loads), violation.finding
-        lines.append(
-            f"{finding.prop}: {counted(len(machine.nodes), 'node')},"
-            f" {counted(machine.cpu_count, 'CPU')}, {counted(tasks, 'task')},"
-            f" met after {violation.minutes:.1f} min: {finding.text}\n  {file}"
-        )
-    if not progress.violations:
-        unreached = coverage is not None and is_unreached(coverage)
-        lines.append("not reached: no changed line ran" if unreached else "nothing found")
-    if coverage is not None:
-        lines += coverage_lines(coverage)
-    return "\n".join(lines)

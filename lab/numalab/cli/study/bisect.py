@@ -29,6 +29,7 @@ _STYLES = {"good": "blue", "bad": "dark_orange", "skipped": "dim"}
 
 
 def command(
+    context: typer.Context,
     study: Annotated[str | None, typer.Option(help="Name of a study, or a study file.")] = None,
     measure: Annotated[
         str | None, typer.Option(help="Measure that separates good from bad.")
@@ -82,6 +83,7 @@ def command(
     if case is not None:
         if study is not None or measure is not None:
             raise UserError("give either --case, or --study and --measure")
+        options.refuse_given(context, "--case", "variant", "cell", "preset", "max_runs", "jobs")
         bisect_case.run(
             case,
             good,

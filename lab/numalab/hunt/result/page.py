@@ -99,12 +99,17 @@ def render_hunt(
     return render_template("hunt.html", (), values)
 
 
+NOTHING_JUDGED = "Nothing was judged: no machine was finished."
+
+
 def outcome(hunt: Hunt, coverage: HuntCoverage | None, *, is_survey: bool = False) -> str:
     """Return the outcome in one sentence."""
     booted = f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')}"
     if hunt.violations:
         names = ", ".join(dict.fromkeys(item.finding.prop for item in hunt.violations))
         return f"{counted(len(hunt.violations), 'violation')} found ({names}); {booted}."
+    if not hunt.machines:
+        return NOTHING_JUDGED
     if coverage is not None and is_unreached(coverage):
         return f"Not reached: no changed line ran on {booted}."
     if is_survey:
