@@ -73,14 +73,23 @@ class LoadRecording(Recording):
         """The tasks of the load, by process id."""
         named = pl.concat([self.spans.select("pid", "comm"), self.stays.select("pid", "comm")])
         tasks: dict[int, LoadTask] = {}
+        parents: dict[tuple[int, int], int] = {}
         for pid, comm in named.unique().sort("pid", "comm").iter_rows():
             named_task = part_of_task(comm or "") if pid else None
             if named_task is None or named_task[1] >= len(self.load.parts):
                 continue
-            # A child has its parent's name until it gets its own.
-            if pid not in tasks or named_task[0] == "child":
-                tasks[pid] = LoadTask(pid, *named_task)
+            kind, part, number = named_task
+            # A child has its parent's name until it runs and gets its own; the parent is older.
+            if kind == "forker" and parents.setdefault((part, number), pid) != pid:
+                kind = "child"
+            if pid not in tasks or kind == "child":
+                tasks[pid] = LoadTask(pid, kind, part, number)
         return tasks
+
+    @cached_property
+    def born(self) -> Mapping[int, int]:
+        """When each task is first seen, in ns; the start of the window if it was there before."""
+        return dict(self.load_stays.group_by("pid").agg(pl.col("start_ns").min()).iter_rows())
 
     @cached_property
     def load_spans(self) -> pl.DataFrame:
@@ -235,9 +244,16 @@ class LoadRecording(Recording):
         return phases
 
     def crews(self, part: int) -> tuple[Crew, ...]:
-        """Return the tasks of a part by their mask: wakees may have one of their own."""
+        """Return the tasks of a part by their mask: wakees may have one of their own.
+
+        Without children from before the begin that have the mask with which their parent started.
+        """
         own = self.load.parts[part]
-        mine = {pid: task for pid, task in self.load_tasks.items() if task.part == part}
+        begin = self.window.start_ns if own.start not in ((), own.cpus) else -1
+        mine = {
+            pid: task for pid, task in self.load_tasks.items()
+            if task.part == part and not (task.kind == "child" and self.born.get(pid, 0) <= begin)
+        }  # fmt: skip
         woken = frozenset(pid for pid, task in mine.items() if own.wakee and task.kind == "wakee")
         crews = (
             Crew(frozenset(mine) - woken, own.cpus, False, own.kind),

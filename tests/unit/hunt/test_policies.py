@@ -122,6 +122,38 @@ def test_the_longest_wait_of_a_fair_task_is_found() -> None:
     weighted = load.replace("hog n=2 cpus=0", "hog n=2 cpus=0 nice=5")
     (finding,) = starvation(recording(weighted, rows))
     assert finding.value == 0.0
+    for change, value in (
+        ("part=0 policy=idle", 0.0),
+        ("part=0 nice=5", 0.0),
+        ("part=0 go=1", 600),
+    ):
+        (finding,) = starvation(recording(f"{load};change at=100 {change}", rows))
+        assert finding.value == value, change
+    assert not starvation(recording(f"{load};change at=100 part=0 policy=rr priority=3", rows))
+
+
+def test_a_child_without_a_name_of_its_own_is_no_forker() -> None:
+    """It has its parent's name until it runs, and is fair where the policy is reset on fork."""
+    load = "time ms=1000;forker n=1 cpus=0-1 policy=rr priority=20 resets=1;hog n=2 cpus=0-1"
+    rows: list[Row] = [(1, "forker0.0", 0, 0, 10), (7, "-forker0.0", 0, 10, 600)]
+    rows += [(2, "hog1.0", 0, 10, 1000), (3, "hog1.1", 1, 0, 1000)]
+    run = recording(load, rows)
+    assert [(task.pid, task.kind) for task in run.load_tasks.values() if task.part == 0] == [
+        (1, "forker"), (7, "child")
+    ]  # fmt: skip
+    (finding,) = priority(run)
+    assert finding.value == 0.0
+
+
+def test_children_from_before_the_begin_keep_the_mask_of_the_start() -> None:
+    load = "time ms=1000;forker n=1 cpus=0-1 start=3"
+    before: list[Row] = [(1, "forker0.0", 0, 0, 10), (7, "child0.0", 3, 0, 90)]
+    (finding,) = affinity(recording(load, before))
+    assert finding.value == 0.0
+    (finding,) = affinity(recording(load, [*before, (8, "child0.1", 3, 20, 50)]))
+    assert (finding.value, finding.text[:7]) == (30.0, "child 1")
+    (finding,) = affinity(recording("time ms=1000;forker n=1 cpus=0-1", before))
+    assert finding.value == 90.0
 
 
 def test_the_lockers_of_the_highest_priority_count() -> None:

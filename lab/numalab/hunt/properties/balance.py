@@ -25,7 +25,7 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
 
     A change is made when sched_setaffinity(2) or write(2) returns: affine_move_task() has waited
     until the task is on a CPU of the mask. Only after hotplug cpusets follow later, and children
-    that a forker had before keep their mask.
+    that a forker had before keep their mask, also those from before the begin.
     """
     partitions = {group.name for group in run.load.groups if group.partition}
     for place, part in enumerate(run.load.parts):
@@ -43,7 +43,12 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
             if not masks - away:
                 continue
             outside = ~pl.col("cpu").is_in(sorted(masks))
-            ran = run.time_on(place, window, crew.pids).filter(outside)
+            old = {
+                pid for pid in crew.pids
+                if run.load_tasks[pid].kind == "child"
+                and run.window.start_ns < window.start_ns >= run.born.get(pid, 0)
+            }  # fmt: skip
+            ran = run.time_on(place, window, crew.pids - old).filter(outside)
             if ran.is_empty():
                 continue
             pid, cpu, ns = ran.sort("ns", descending=True).row(0)

@@ -84,11 +84,17 @@ def _waits_beside_lower(
             if _rank(load, number, at_ms) < rank
             or (by_period and rank == _DEADLINE and other.period_us > part.period_us)
         }
-        lower = [pid for pid, task in run.load_tasks.items() if task.part in below_rank]
+        reset = {  # children that are fair, whatever their parent is
+            pid
+            for pid, task in run.load_tasks.items()
+            if task.kind == "child" and load.parts[task.part].resets
+        }
+        tasks = run.load_tasks.items()
+        lower = [pid for pid, task in tasks if task.part in below_rank or pid in reset]
         inside = np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64)
         spans = []
         for crew in run.crews(place):
-            waited = met(joined(run.waits[pid] for pid in crew.pids), inside)
+            waited = met(joined(run.waits[pid] for pid in crew.pids - reset), inside)
             for cpu in load.masks(place, at_ms, wakees=crew.wakees):
                 below = [run.idle[cpu]] if cpu in run.idle else []
                 if cpu in run.load_spans_on:
@@ -188,12 +194,17 @@ def starvation(run: LoadRecording) -> Iterator[Observation]:
     """
     load = run.load
     if any(part.policy in ("fifo", "rr") or (part.is_real_time and part.kind == "hog")
-           for part in load.parts):  # fmt: skip
+           for part in load.parts) or any(change.policy in ("fifo", "rr", "deadline")
+                                          for change in load.changes):  # fmt: skip
         return
     worst, text = 0.0, "every task ran soon"
+    levels = [*(part.nice for part in load.parts), *(change.nice or 0 for change in load.changes)]
     for place, part in enumerate(load.parts):
-        weak = part.nice > 0 or any(other.nice < 0 for other in load.parts) or bool(part.group)
-        if part.is_real_time or part.policy == "idle" or weak or load.has_quota(part):
+        changes = [change for change in load.changes if change.part == place]
+        light = part.nice > 0 or any((change.nice or 0) > 0 for change in changes)
+        is_idle = "idle" in {part.policy, *(change.policy for change in changes)}
+        weak = light or is_idle or min(levels) < 0 or bool(part.group)
+        if part.is_real_time or weak or load.has_quota(part):
             continue
         for crew in run.crews(place):
             waited = max((longest(run.waits[pid])[0] for pid in crew.pids), default=0)

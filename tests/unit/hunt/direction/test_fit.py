@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numalab.hunt.direction.fit import fitted
 from numalab.hunt.generate.cases import draw_case
 from numalab.hunt.load_text import parse_loads, render_load
+from numalab.topology.predict.firmware import as_guest_numbers
 
 
 @settings(max_examples=60)
@@ -27,7 +28,7 @@ def test_a_load_fits_another_machine(first: int, second: int) -> None:
         assert 0 not in away
         for part in moved.parts:
             assert part.cpus
-            assert part.node is None or new.machine.nodes[part.node].memory_mib
+            assert part.node is None or as_guest_numbers(new.machine).nodes[part.node].memory_mib
             assert not away or set(part.cpus) - away, "a task needs a CPU that stays"
 
 
