@@ -144,7 +144,8 @@ def _window(written: pl.DataFrame, between: Marks, places: pl.DataFrame | None) 
     start = int(begun[0])
     ended = written.filter((pl.col("text") == last) & (pl.col("time_ns") > start))["time_ns"]
     if not len(ended):
-        return f"nothing wrote the mark {last!r} after {first!r}"
+        marks_there = _written(written["text"].to_list())
+        return f"nothing wrote the mark {last!r} after {first!r}; {marks_there}"
     return Window(start, int(ended[-1]))
 
 

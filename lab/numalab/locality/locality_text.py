@@ -15,6 +15,7 @@ from numalab.locality.region_accesses import (
 
 MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
 _WIDTH = 36
+_MOST_OF_PAGES = 10  # characters of the column of pages by node
 _LEAST = 200  # regions and lines with a smaller part than 1 / 200 are only counted
 _SHARING = {
     "false": "false sharing: threads use different bytes of one line",
@@ -62,7 +63,9 @@ def _region_lines(accesses: Locality) -> Iterator[str]:
     listed = [region for region in regions if region.stalled_ms * _LEAST >= stalled_ms]
     for region in listed[:MOST_REGIONS]:
         homes = [f"{node}:{count}" for node, count in enumerate(region.pages) if count]
-        where = ",".join(homes) if len(homes) < 3 else f"{len(homes)} nodes"
+        where = ",".join(homes)
+        if len(homes) > 2 or len(where) > _MOST_OF_PAGES:
+            where = f"{len(homes)} nodes"
         yield f"{_title(region):<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{_fetched(region)}"
         yield from _remarks(region)
     if more := accesses.places.regions_in_all - len(listed[:MOST_REGIONS]):

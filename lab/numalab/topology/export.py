@@ -18,6 +18,7 @@ from numalab.topology.topology import (
     describe_distance,
     describe_node,
     describe_shape,
+    hmat_mib_s,
 )
 
 MIB_IN_KIB = 1024
@@ -52,13 +53,13 @@ def numa_element(topology: Topology, memory_mib: Sequence[int] = ()) -> ET.Eleme
             ET.SubElement(distances, "sibling", id=str(other), value=str(distance))
     if topology.interconnects:
         links = ET.SubElement(numa, "interconnects")
-        for access in topology.interconnects:
+        for access, mib_s in _with_speeds(topology):
             ends = {"initiator": str(access.initiator), "target": str(access.target)}
             ends["type"] = "access"
             if access.latency_ns is not None:
                 ET.SubElement(links, "latency", ends, value=str(access.latency_ns))
             if access.bandwidth_kib_s is not None:
-                speed = str(access.bandwidth_kib_s)
+                speed = str(mib_s * MIB_IN_KIB)
                 ET.SubElement(links, "bandwidth", ends, value=speed, unit="KiB")
     return numa
 
@@ -89,7 +90,9 @@ def qemu_arguments(topology: Topology) -> list[list[str]]:
             words.append(f"initiator={_initiator(topology, node.id)}")
         lines.append([*line, "-numa", ",".join(words)])
     lines += [["-numa", f"dist,src={a},dst={b},val={value}"] for a, b, value in _remote(topology)]
-    return lines + [argument for access in topology.interconnects for argument in _hmat(access)]
+    return lines + [
+        argument for access, mib_s in _with_speeds(topology) for argument in _hmat(access, mib_s)
+    ]
 
 
 def render_qemu(topology: Topology) -> str:
@@ -120,14 +123,22 @@ def _initiator(topology: Topology, node: int) -> int:
     return min(holders, key=lambda other: (topology.distances[other][node], other))
 
 
-def _hmat(access: Interconnect) -> list[list[str]]:
+def _with_speeds(topology: Topology) -> Iterator[tuple[Interconnect, int]]:
+    """Yield the accesses of the HMAT with their bandwidths in MiB/s, as it has them; 0 for none."""
+    fast = [access for access in topology.interconnects if access.bandwidth_kib_s is not None]
+    speeds = hmat_mib_s([access.bandwidth_kib_s or 0 for access in fast])
+    of_access = dict(zip(fast, speeds, strict=True))
+    for access in topology.interconnects:
+        yield access, of_access.get(access, 0)
+
+
+def _hmat(access: Interconnect, mib_s: int) -> list[list[str]]:
     ends = f"hmat-lb,initiator={access.initiator},target={access.target},hierarchy=memory"
     lines = []
     if access.latency_ns is not None:
         lines.append(["-numa", f"{ends},data-type=access-latency,latency={access.latency_ns}"])
     if access.bandwidth_kib_s is not None:
-        whole = max(access.bandwidth_kib_s // MIB_IN_KIB, 1)  # QEMU takes whole MiB only
-        lines.append(["-numa", f"{ends},data-type=access-bandwidth,bandwidth={whole}M"])
+        lines.append(["-numa", f"{ends},data-type=access-bandwidth,bandwidth={mib_s}M"])
     return lines
 
 
@@ -140,7 +151,7 @@ def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
     if form == "qemu" and any(
         (link.bandwidth_kib_s or 0) % MIB_IN_KIB for link in topology.interconnects
     ):
-        losses.append("bandwidths below a MiB/s: QEMU takes whole MiB/s")
+        losses.append("fractions of a MiB/s in bandwidths: QEMU takes whole MiB/s")
     if form == "vng" and topology.llc == "none":
         losses.append("no last-level cache: virtme-ng has no option for it")
     sockets = sum(1 for node in topology.nodes if node.cpus)

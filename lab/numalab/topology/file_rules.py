@@ -26,7 +26,7 @@ from numalab.topology.limits import (
     refuse,
 )
 from numalab.topology.memory.timing import check_memory
-from numalab.topology.topology import CpuShape, Interconnect, Node, Topology
+from numalab.topology.topology import LARGEST_IN_HMAT, CpuShape, Interconnect, Node, Topology
 from numalab.units import counted
 
 
@@ -362,3 +362,31 @@ def _broken_interconnects(document: TopologyFile) -> Iterator[RuleBroken]:
                 "a pair of nodes in one direction only",
             )
         ways.add(way)
+    yield from _broken_hmat(document)
+
+
+def _broken_hmat(document: TopologyFile) -> Iterator[RuleBroken]:
+    """Check that the values fit into the HMAT: 16 bits, times a unit that all of a kind share.
+
+    For latencies that is a power of ten (`parse_numa_hmat_lb()`, QEMU 7.2, hw/core/numa.c).
+    """
+    for key in ("latency_ns", "bandwidth_kib_s"):
+        values = {
+            place: value
+            for place, link in enumerate(document.interconnects)
+            if (value := getattr(link, key)) is not None
+        }
+        if not values:
+            continue
+        largest = max(values, key=lambda place: values[place])
+        unit = 1
+        if key == "bandwidth_kib_s":  # which are rounded
+            unit = min(values.values())
+        while key == "latency_ns" and not any(ns % (10 * unit) for ns in values.values()):
+            unit *= 10
+        if values[largest] > LARGEST_IN_HMAT * unit:
+            yield RuleBroken(
+                f"interconnects[{largest}].{key}",
+                f"{values[largest]} beside {min(values.values())} is out of the range of the HMAT,"
+                f" whose values are at most {LARGEST_IN_HMAT} times a unit that all share",
+            )

@@ -86,6 +86,22 @@ class Interconnect:
     bandwidth_kib_s: int | None
 
 
+LARGEST_IN_HMAT = 0xFFFE  # times the unit; UINT16_MAX stands for no value
+
+
+def hmat_mib_s(kib_s: Sequence[int]) -> tuple[int, ...]:
+    """Return bandwidths in MiB/s as the HMAT has them: rounded down to multiples of one unit.
+
+    The unit is a power of two, and the largest has at most 16 bits (`parse_numa_hmat_lb()`, QEMU
+    7.2, hw/core/numa.c).
+    """
+    whole = [max(speed >> 10, 1) for speed in kib_s]
+    unit = 1
+    while max(whole, default=0) // unit > LARGEST_IN_HMAT:
+        unit *= 2
+    return tuple(max(speed // unit, 1) * unit for speed in whole)
+
+
 def describe_bandwidth(kib_s: int) -> str:
     """Write a bandwidth of the HMAT for people, in GiB/s."""
     return f"{kib_s / (1 << 20):.4g} GiB/s"

@@ -80,7 +80,10 @@ def test_the_whole_command_has_its_initialisation(
     ("between", "note"),
     [
         (("start", "done"), "nothing wrote the mark 'start'; written were 'work', 'done'"),
-        (("done", "work"), "nothing wrote the mark 'work' after 'done'"),
+        (
+            ("done", "work"),
+            "nothing wrote the mark 'work' after 'done'; written were 'work', 'done'",
+        ),
     ],
 )
 def test_a_missing_mark_is_named(

@@ -16,7 +16,7 @@ from numalab.topology.load import (
     load_topology_file,
     published_to_dict,
 )
-from numalab.topology.topology import describe_figures
+from numalab.topology.topology import describe_figures, hmat_mib_s
 
 MACHINE = """
 summary = "Two sockets"
@@ -107,3 +107,17 @@ def test_the_list_and_the_page_of_a_machine_say_what_is_published() -> None:
     assert "figures: published: latency, bandwidth; measured by plantegg, 2019-01-24" in shown
     document = json.loads(runner.invoke(app, ["show", "ring-4", "--json"]).stdout)
     assert document["published"] is None
+
+
+@pytest.mark.parametrize(
+    ("kib_s", "mib_s"),
+    [
+        ([5], (1,)),
+        ([10_000_000, 20 << 20], (9765, 20480)),
+        # 97656 MiB/s have more than 16 bits: both become multiples of 2 MiB/s.
+        ([100_000_000, 20_000_000], (97656, 19530)),
+        ([65535 << 10, 1 << 10], (65534, 2)),
+    ],
+)
+def test_the_hmat_has_bandwidths_in_16_bits(kib_s: list[int], mib_s: tuple[int, ...]) -> None:
+    assert hmat_mib_s(kib_s) == mib_s

@@ -15,7 +15,7 @@ from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
-from numalab.errors import UserError
+from numalab.errors import UserError, WorkloadFailed
 from numalab.files import open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
@@ -182,7 +182,10 @@ def command(
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
     show_booted(booted, as_json)
-    if page is not None and booted.locality is not None and booted.locality.window_ms:
+    if page is not None and booted.locality is not None and not booted.locality.window_ms:
+        reason = f"not written: {'; '.join(booted.locality.notes) or 'the window is empty'}"
+        raise WorkloadFailed(f"{page}: {reason}")
+    if page is not None and booted.locality is not None:
         from numalab.report.page.locality import render_locality  # noqa: PLC0415 - rarely used
 
         write_text(page, render_locality(words, model, booted.locality))
