@@ -51,8 +51,9 @@ class Verification:
     """The comparison of a stored run with its repetition.
 
     `differs` names the inputs that are not those of the stored run, `events` where the two event
-    tables first differ (empty: nowhere), `measures` the measures with another value, `error` why
-    there is no repetition. `compared` is what was compared: a run may have no events stored.
+    tables first differ (empty: nowhere), `measures` the measures with another value,
+    `not_measured` those that this lab lacks, such as a plug-in's, `error` why there is no
+    repetition. `compared` is what was compared: a run may have no events stored.
     """
 
     run: str
@@ -60,6 +61,7 @@ class Verification:
     differs: tuple[str, ...] = ()
     events: str = ""
     measures: tuple[str, ...] = ()
+    not_measured: tuple[str, ...] = ()
     error: str = ""
     compared: str = "events and measures"
 
@@ -137,8 +139,11 @@ def compare_runs(
         measures=tuple(
             measure
             for measure in run.measures
-            if measure not in run.added and run.value(measure) != other.value(measure)
+            if measure not in run.added
+            and measure in other.measures
+            and run.value(measure) != other.value(measure)
         ),
+        not_measured=tuple(sorted(run.measures.keys() - run.added - other.measures.keys())),
     )
 
 

@@ -56,6 +56,11 @@ class Results:
         return not self.plan.exists() and self.compact.exists()
 
     @property
+    def plan_file(self) -> Path:
+        """The file that holds the plan."""
+        return self.compact if self.is_compact else self.plan
+
+    @property
     def exist(self) -> bool:
         """Whether there are results, whole or compact."""
         return self.plan.exists() or self.compact.exists()

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from numalab.document import Listed
+from numalab.errors import shown
 from numalab.results.stored import FORMAT, Count, PlainName, Seconds, Seed, Stored
 from numalab.units import format_seconds, runs_of
 
@@ -222,5 +223,5 @@ def by_cell(runs: Iterable[PlannedRun]) -> dict[Cell, tuple[PlannedRun, ...]]:
 
 
 def texts(remarks: Iterable[Remark]) -> tuple[str, ...]:
-    """Write remarks for a reader."""
-    return tuple(map(str, remarks))
+    """Write remarks for a reader; their texts may be of another person's plan."""
+    return tuple(shown(str(remark)) for remark in remarks)

@@ -62,6 +62,12 @@ class StoredRun:
         return self.manifest.run
 
     @property
+    def file(self) -> Path:
+        """The file that holds its manifest."""
+        results = Results(self.directory.path.parent.parent)
+        return results.compact if self.compact else self.directory.manifest
+
+    @property
     def cell(self) -> Cell:
         """The cell of the matrix that it belongs to."""
         return self.manifest.cell
@@ -140,7 +146,7 @@ def _read_stored(path: Path, data: bytes, model: type[M]) -> M:
 
 def load_plan(results: Results) -> StoredPlan:
     """Load the plan. Raises UserError when another numalab wrote it, or it is damaged."""
-    path = results.compact if results.is_compact else results.plan
+    path = results.plan_file
     with damage_explained(path):
         data = _PLAN.check(read_compact_plan(path)) if results.is_compact else _PLAN.read(path)
     return _read_stored(path, data, StoredPlan)
@@ -215,7 +221,7 @@ def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
         if planned is None or parts != (planned.cell, planned.variant, planned.seed):
             # A copy of a run would count as one more of its seed, and change p values.
             reason = f"{run.id} is no run of this study: plan.json has no such run"
-            raise UserError(reason, file=run.directory.manifest)
+            raise UserError(reason, file=run.file)
     runs.sort(key=lambda run: order[run.id])
     return plan, tuple(runs)
 

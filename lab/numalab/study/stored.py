@@ -28,7 +28,7 @@ def stored_study(stored: StoredPlan, results: Results) -> Study:
         return own
     # Claims about the spread of runs are not judged any more.
     claims = [claim for claim in stored.file.get("claims", ()) if "statistic" not in claim]
-    return check_document(stored.file | {"claims": claims}, Study, results.plan)
+    return check_document(stored.file | {"claims": claims}, Study, results.plan_file)
 
 
 def judged_anew(stored: StoredPlan, study: Study) -> bool:
@@ -61,8 +61,8 @@ def plan_stored(stored: StoredPlan, results: Results, own: Path | None = None) -
     """
     study = stored_study(stored, results)
     if own is None:
-        require_lab_names(study, results.plan)
-        plan = replace(make_plan(study, results.plan, stored.preset), name=stored.study)
+        require_lab_names(study, results.plan_file)
+        plan = replace(make_plan(study, results.plan_file, stored.preset), name=stored.study)
     else:
         table = study.machine
         preset = stored.preset or None

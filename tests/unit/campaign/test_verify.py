@@ -74,6 +74,14 @@ def test_what_differs_is_named(study: BuiltStudy) -> None:
     assert rerun.measures == ("task_migrations",)
 
 
+def test_a_measure_of_a_plugin_that_this_lab_lacks_is_no_difference(study: BuiltStudy) -> None:
+    file = study.results.run("ring-2_few_after_1").measures
+    measures = read_json(file)
+    write_json(file, [*measures, {**measures[0], "name": "busiest_task_moves"}])
+    (rerun,) = again(study, "ring-2_few_after_1")
+    assert rerun.identical and rerun.not_measured == ("busiest_task_moves",)
+
+
 def test_fewer_and_other_columns(study: BuiltStudy) -> None:
     first, second = (study.results.run(f"ring-2_few_{name}_1") for name in ("before", "after"))
     pl.read_parquet(first.events).head(1).write_parquet(first.events)

@@ -128,6 +128,15 @@ def test_what_is_no_query(results: Results, sql: str, message: str) -> None:
         ask(results, sql)
 
 
+def test_runs_have_a_column_of_events_also_without_event_tables(results: Results) -> None:
+    for path in results.path.glob("runs/*/events.parquet"):
+        path.unlink()
+    rows = query([catalogue(results)], "SELECT run, events FROM runs")
+    assert rows.height == 24
+    with pytest.raises(UserError, match="these runs have no event tables"):
+        query([catalogue(results)], "SELECT run FROM events")
+
+
 def test_damaged_results(results: Results) -> None:
     results.run("ring-2_few_after_1").measures.write_text("{")
     with pytest.raises(UserError, match=r"measures\.json"):

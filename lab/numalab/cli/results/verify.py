@@ -75,6 +75,8 @@ def _text(verifications: Sequence[Verification]) -> RenderableType:
         details = [run.error, run.events and f"events: {run.events}"]
         if run.measures:
             details.append(f"measures with another value: {', '.join(run.measures)}")
+        if run.not_measured:
+            details.append(f"this lab has no such measure: {', '.join(run.not_measured)}")
         details += [f"input: {difference}" for difference in run.differs]
         if not run.identical and run.mode not in DETERMINISTIC:
             details.append(f"runs in {run.mode} mode never repeat; those in icount and timed do")

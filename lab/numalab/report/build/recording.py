@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+
 from numalab.analysis.analyse import Analysis, analyse
 from numalab.analysis.measures.family import (
     families_of_nodes,
@@ -12,9 +14,10 @@ from numalab.analysis.measures.family import (
 )
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.cpulist import format_cpulist
-from numalab.errors import UserError
+from numalab.errors import UserError, shown
 from numalab.measure import Measure
 from numalab.progress import Progress, no_progress
+from numalab.recording.events import of_interest
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window
 from numalab.report import document
@@ -40,6 +43,9 @@ KEYS = (
     "idle_while_overloaded",
     "queue_imbalance",
 )
+
+_OF_CACHES = ("task_llc_migrations",)
+_MOST_NAMES = 8  # of tasks in a note
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,20 @@ def measure_recording(
         raise
     save_analysis(directory, analysis)
     notes = _notes(decoded, analysis.window, analysis.measures, topology)
+    if nobody := _no_task(events, tasks):
+        notes = (nobody, *notes)
     return MeasuredRecording(decoded, analysis, (*notes, *analysis.notes))
+
+
+def _no_task(events: pl.LazyFrame, tasks: Sequence[str]) -> str:
+    """Return which names of `tasks` no task of the recording has, and some that there are."""
+    names = events.select(pl.col("comm").cast(pl.String)).unique().collect()["comm"].drop_nulls()
+    rows = pl.DataFrame({"comm": names, "pid": [1] * len(names)})
+    absent = [task for task in tasks if rows.filter(of_interest([task])).is_empty()]
+    if not absent:
+        return ""
+    examples = ", ".join(sorted(map(shown, names))[:_MOST_NAMES])
+    return f"no task is called {', '.join(map(shown, absent))} (there are: {examples}, ...)"
 
 
 def _check_cpus(
@@ -156,13 +175,15 @@ def _notes(
         notes.append(
             f"no marker numalab: {' nor '.join(missing)}; the recording begins or ends the window"
         )
-    excused = families_that_may_be_never()
+    excused = [*families_that_may_be_never(), *_OF_CACHES]
+    needed = ", ".join(_OF_CACHES)
+    notes.append(f"the last-level caches of the CPUs are not known, which this needs: {needed}")
     if topology is None:
         of_nodes = families_of_nodes()
         notes.append(
             f"the nodes of the CPUs are not known, which these need: {', '.join(of_nodes)}"
         )
-        excused = (*excused, *of_nodes)
+        excused += of_nodes
     absent = [m.name for m in measures if m.value is None and m.name not in excused]
     if absent:
         notes.append(

@@ -55,7 +55,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     plan, stored = load_study(results)
     study = stored_study(plan, results)
     if not plan.runs:
-        raise UserError("the plan has no runs", file=results.plan)
+        raise UserError("the plan has no runs", file=results.plan_file)
     _check(study, stored)
     unfinished = unfinished_by_cell(results, plan, stored, errors or {})
     finished: dict[Cell, list[StoredRun]] = {}
@@ -133,7 +133,7 @@ def _check(study: Study, stored: Sequence[StoredRun]) -> None:
     """Raise UserError for a run of a variant that the study lacks."""
     for run in stored:
         if run.manifest.variant not in study.variants:
-            raise UserError(f"{run.id} is no run of this study", file=run.directory.manifest)
+            raise UserError(f"{run.id} is no run of this study", file=run.file)
 
 
 def _gather(
@@ -147,7 +147,7 @@ def _gather(
 ) -> document.CellReport:
     infos = _infos(runs)
     first = runs[0].manifest
-    stored = stored_topology(study, first, runs[0].directory.manifest)
+    stored = stored_topology(study, first, runs[0].file)
     topology = as_guest_numbers(stored)
     keys = _key_measures(study, claims_about(study.claims, cell, plan.runs), infos)
     whole = [run for run in runs if not run.compact]

@@ -93,6 +93,16 @@ def test_why_something_cannot_be_seen_is_said_once(copied: Results) -> None:
     assert all(text in report.verdict for text in texts)
 
 
+def test_remarks_of_another_persons_plan_are_escaped(copied: Results) -> None:
+    plan = json.loads(copied.plan.read_text())
+    plan["remarks"] = [{"kind": "left out", "cell": "\x1b]0;X\x07\u202e", "why": "\x1b[31m"}]
+    copied.plan.write_text(json.dumps(plan))
+    study = gather(copied)
+    text = render_changelog(study)
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert r"\x1b]0;X\x07\u202e" in text
+
+
 def test_a_variant_without_runs_is_said(copied: Results) -> None:
     for path in (copied.path / "runs").glob("*_after_*"):
         shutil.rmtree(path)
