@@ -20,6 +20,7 @@ _LEAST_POINTS = 2.0  # of measures in percent
 _LEAST_COUNT = 1.0  # of measures that are whole numbers
 _MOST, _MOST_IN_CELL = 8, 2  # candidates: each more makes the others need more runs
 _CLEAR = 1.3  # differences by the half width of their 95 % interval
+_VAGUE = 1.0  # the interval excludes 0; three runs that spread much show no more of a halving
 # Measures that a verdict names although they did not change, the most telling first.
 HEADLINES = (
     "idle_while_overloaded",
@@ -104,23 +105,28 @@ def find_candidates(
 ) -> tuple[Candidate, ...]:
     """Return the measures that seem to differ most, at most 8, and 2 of a cell.
 
-    Measures with a better direction come first, of them the headlines. This is a choice and no
+    Measures with a better direction come first, of them the headlines. A cell without a clear
+    difference may have one vague candidate, after all clear ones. This is a choice and no
     test: only fresh runs decide (`numalab.statistics.sequential`). A continued experiment has some
     already; so runs with a seed above `last_seed` are left out.
     """
     chosen: list[Candidate] = []
     for cell in cells:
-        chosen += sorted(differing(runs, cell, last_seed), key=_rank)[:_MOST_IN_CELL]
-    return tuple(sorted(chosen, key=_rank)[:_MOST])
+        clear = differing(runs, cell, last_seed)
+        vague = () if clear else differing(runs, cell, last_seed, least=_VAGUE)
+        chosen += [*sorted(clear, key=_rank)[:_MOST_IN_CELL], *sorted(vague, key=_rank)[:1]]
+    return tuple(sorted(chosen, key=lambda item: (item.clear < _CLEAR, _rank(item)))[:_MOST])
 
 
-def differing(runs: Iterable[StoredRun], cell: Cell, last_seed: int) -> tuple[Candidate, ...]:
+def differing(
+    runs: Iterable[StoredRun], cell: Cell, last_seed: int, *, least: float = _CLEAR
+) -> tuple[Candidate, ...]:
     """Return all measures of a cell that seem to differ in the runs up to a seed."""
     mine = [run for run in runs if run.cell == cell and run.manifest.seed <= last_seed]
     return tuple(
         Candidate(cell, info, clear)
         for info in judged(mine)
-        if (clear := _clearness(sample(mine, cell, info.name), info.unit)) >= _CLEAR
+        if (clear := _clearness(sample(mine, cell, info.name), info.unit)) >= least
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
-from numalab.measure import Direction
+from numalab.measure import Direction, Measure
 from numalab.patch.candidates import (
     Candidate,
     compare,
@@ -102,6 +102,19 @@ def test_clear_difference_is_a_candidate_and_a_vague_one_is_not() -> None:
     assert candidate(runs([10, 11, 9, 10], [40, 41, 39, 42])).info.name == "m"
     vague = runs([10, 30, 9, 50], [20, 11, 40, 12])
     assert find_candidates(vague, [CELL], last_seed=4) == ()
+
+
+def test_a_cell_without_a_clear_difference_has_one_vague_candidate() -> None:
+    """Three runs of a baseline that spreads hide a halving: numa01 on 7.3, autonuma_cost."""
+    vague = candidate(runs([84.3, 62.0, 83.1], [41.35, 41.37, 41.41]))
+    assert 1.0 <= vague.clear < 1.3
+    clear = candidate(runs([10, 11, 9], [40, 41, 39]))
+    other, vague_values = replace(vague.info, name="n"), [84.3, 62.0, 83.1, 41.35, 41.37, 41.41]
+    both = [
+        replace(run, measures={**run.measures, "n": Measure(other, value)})
+        for run, value in zip(runs([10, 11, 9], [40, 41, 39]), vague_values, strict=True)
+    ]
+    assert find_candidates(both, [CELL], last_seed=4) == (clear,)
 
 
 def test_runs_that_decide_do_not_choose_the_candidates() -> None:
