@@ -9,7 +9,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from typer import Typer
+from typer import Context, Typer
 from typer.models import ArgumentInfo
 
 from numalab.cli.main import COMMANDS, MODULES
@@ -61,7 +61,8 @@ def takes_json(name: str) -> bool:
 
 def _parameters(callback: Callable[..., Any]) -> tuple[Parameter, ...]:
     hints = get_type_hints(callback, include_extras=True)
-    return tuple(_parameter(name, hints[name]) for name in inspect.signature(callback).parameters)
+    names = inspect.signature(callback).parameters
+    return tuple(_parameter(name, hints[name]) for name in names if hints[name] is not Context)
 
 
 def _parameter(name: str, hint: Any) -> Parameter:
