@@ -116,7 +116,9 @@ def test_an_interrupt_ends_the_guest_and_keeps_what_there_was(
 ) -> None:
     make_machine()  # the kernel and the image are there
     run_dir = RunDir(tmp_path / "run")
-    command = [*NUMALAB, "boot", "ring-2", "--mode", "icount", "--event", *EVENTS]
+    # A process that was started with nohup(1) ignores SIGHUP, and so do its children.
+    program = ["env", "--default-signal=HUP", *NUMALAB]
+    command = [*program, "boot", "ring-2", "--mode", "icount", "--event", *EVENTS]
     process = subprocess.Popen(
         [*command, "--keep", str(run_dir.path), "--", "sh", "-c", f"echo started; {BUSY}"],
         stderr=subprocess.PIPE,
