@@ -138,7 +138,12 @@ def load_mailbox(data: bytes, path: Path, name: str = "") -> Series:
     # A message has no file; errors name its number.
     names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
     named = zip([path] if len(texts) == 1 else names, texts, strict=True)
-    return Series(name or path.stem, _parse_patches(named, path))
+    try:
+        return Series(name or path.stem, _parse_patches(named, path))
+    except UserError:
+        if len(texts) == 1:
+            _parse_patch(_text(data), path)  # the same error, with the line numbers of the file
+        raise
 
 
 def looks_like_patch(start: bytes) -> bool:

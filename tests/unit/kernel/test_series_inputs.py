@@ -68,6 +68,15 @@ def test_a_mailbox_that_lacks_patches_of_its_newest_version_is_refused(tmp_path:
     assert applied(box) == "b\n"
 
 
+def test_an_error_in_one_message_names_the_line_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "0001.patch"
+    text = mail(1, "[PATCH] a", diff("a", "b").replace("@@ -1 +1 @@", "@@ -1,9 +1,9 @@"))
+    file.write_text(text)
+    line = text.splitlines().index("@@ -1,9 +1,9 @@") + 1
+    with pytest.raises(UserError, match=rf"0001\.patch: line \d+: .*line {line} "):
+        load_series(file)
+
+
 def test_packed_patches(tmp_path: Path) -> None:
     text, packed = diff("a", "b").encode(), tmp_path / "x.patch.xz"
     packed.write_bytes(lzma.compress(text))
