@@ -319,6 +319,7 @@ def read_loads(
             if mark[2] in ("event", "half"):
                 done[int(mark[1])].append(int(time_ns))
     lost = gaps(table)
+    topology = as_guest_numbers(machine)
     complete, since = [], 0
     for number, load in enumerate(loads):
         begin, end = times.get((number, "begin")), times.get((number, "end"))
@@ -337,7 +338,7 @@ def read_loads(
             LoadRecording(
                 table=near,
                 part=window,
-                topology=as_guest_numbers(machine),
+                topology=topology,
                 number=number,
                 load=load,
                 printed=printed.get(number, Printed()),

@@ -197,10 +197,8 @@ class CasePool:
             except (EOFError, OSError):
                 raise HostError(f"a worker process ended {process.death()}") from None
             assert isinstance(message, Done)
-            if message.error is not None:
-                raise message.error
+            batch, place, result = message.get()
             self._feed()
-            batch, place, result = message.result
             if batch == self._batch:
                 return place, result
 

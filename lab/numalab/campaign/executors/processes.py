@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, Protocol, TypeVar
 
-from numalab.campaign.executors.worker import Done, WorkerProcess, end_workers
+from numalab.campaign.executors.worker import WorkerProcess, end_workers
 from numalab.campaign.schedule import Capacity
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.errors import HostError
@@ -145,13 +145,7 @@ class _Worker:
         if isinstance(message, str):
             return Phase(key, message)
         self.task = None
-        return Finished(key, self._ended(message))
-
-    def _ended(self, done: Done) -> Ended:
-        if done.error is not None:
-            raise done.error
-        ended: Ended = done.result
-        return ended
+        return Finished(key, message.get())
 
     def died(self) -> Finished:
         assert self.task is not None

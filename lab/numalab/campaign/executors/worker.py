@@ -37,6 +37,12 @@ class Done:
     result: Any = None
     error: Exception | None = None
 
+    def get(self) -> Any:
+        """Return the result, or raise the exception."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
 
 class WorkerProcess:
     """One process. `busy`: it executes a job."""
