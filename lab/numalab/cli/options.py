@@ -1,6 +1,7 @@
 """Options and arguments that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -10,9 +11,11 @@ from numalab.cli import completion
 from numalab.cli.output import ModeName
 from numalab.cpulist import parse_cpu_order
 from numalab.errors import UserError
-from numalab.machine.model import PageKind
+from numalab.machine.model import PageKind, check_by_hand
+from numalab.topology.topology import Topology as Machine
 
 T = TypeVar("T")
+Numbers = tuple[int, ...]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Connect = Annotated[str, typer.Option("--connect", help="URI of the libvirt connection.")]
@@ -83,8 +86,18 @@ Nodes = Annotated[
     typer.Option("--nodes", help="Host node of each guest node, in order, such as 0,2."),
 ]
 
+_PLACEMENT = {"host_cpus": "--cpus", "vcpu_cpus": "--pin", "nodes": "--nodes"}
 
-def in_order(text: str | None, option: str) -> tuple[int, ...]:
+
+def by_hand(machine: Machine, pin: str | None, nodes: str | None) -> tuple[Numbers, Numbers]:
+    """Return the host CPU of each vCPU and the host node of each node. Raises UserError."""
+    vcpu_cpus, host_nodes = in_order(pin, "--pin"), in_order(nodes, "--nodes")
+    with named_placement():
+        check_by_hand(machine, vcpu_cpus, host_nodes)
+    return vcpu_cpus, host_nodes
+
+
+def in_order(text: str | None, option: str) -> Numbers:
     """Return the numbers of --pin or --nodes in their order. Raises UserError."""
     return parsed(parse_cpu_order, text or "", option)
 
@@ -95,6 +108,16 @@ def parsed(parse: Callable[[str], T], text: str, option: str) -> T:
         return parse(text)
     except ValueError as error:
         raise UserError(str(error), key=option) from None
+
+
+@contextmanager
+def named_placement() -> Iterator[None]:
+    """Name the options in errors of a placement by hand, not the keys of a study."""
+    try:
+        yield
+    except UserError as error:
+        key = _PLACEMENT.get(error.key or "", error.key)
+        raise UserError(error.message, file=error.file, key=key, choices=error.choices) from None
 
 
 def refuse_given(context: typer.Context, other: str, *parameters: str) -> None:

@@ -36,6 +36,7 @@ _STDIN = f"{_FILES}/stdin"
 _PROGRAM, _LOADER, _LIBRARIES = "host/program", "host/bin", "host/lib"
 OUT = "/job/out/files"  # what lies there comes back
 TIMED_OUT = 124  # timeout(1)
+NO_FOLDER = 125  # of the script below
 NOT_FOUND = 127  # sh(1)
 
 MARKED = "/usr/lib/numalab/marked"  # writes the markers that measures look for
@@ -140,6 +141,7 @@ def guest_command(
         for item in around.add:
             _add(luggage, item)
         _add_current_folder(luggage)
+    _check_folder(luggage, around.folder)
     if path is not None:
         if "/" not in words[place]:
             luggage.remarks.append(f"{shown(words[place])} is this host's: the guest has none")
@@ -161,6 +163,8 @@ def _in_host_root(luggage: _Luggage, around: Surroundings) -> GuestCommand:
     script = package_files("numalab.workload").joinpath("host-root.sh")
     luggage.files["host-root.sh"] = script.read_bytes()
     folder = os.path.abspath(around.folder or ".")  # noqa: PTH100 - does not follow links
+    if not Path(folder).is_dir():
+        raise UserError("no such folder", file=folder, key="--cwd")
     argv = ("sh", f"{_FILES}/host-root.sh", folder, *luggage.argv)
     return GuestCommand(argv, program, luggage.files)
 
@@ -169,6 +173,8 @@ def explain_status(words: Sequence[str], around: Surroundings, status: int) -> s
     """Return what the exit status of a command means for its user; empty for most."""
     if status == TIMED_OUT and around.timeout is not None:
         return f"the command was ended after {around.timeout:g} s of guest time"
+    if status == NO_FOLDER and (around.folder or "").startswith("/"):
+        return f"the guest has no folder {shown(around.folder)}, or the command ended with {status}"
     if status - 128 in set(Signals):  # sh(1)
         return f"exit code {status}: a program ended by {Signals(status - 128).name}"
     if status != NOT_FOUND or not words or "/" in words[0]:
@@ -262,6 +268,19 @@ def _walk(folder: Path, *, hidden: bool = False) -> Iterator[Path]:
                 yield path
 
 
+def _check_folder(luggage: _Luggage, folder: str | None) -> None:
+    """Raise UserError unless a relative working folder lies in what is taken along."""
+    if folder is None or folder.startswith("/"):
+        return
+    name = os.path.normpath(folder)
+    if name.split("/")[0] == "..":
+        raise UserError(f"{folder!r} is not below the current folder", key="--cwd")
+    below = f"folder/{name}/"
+    if name != "." and not any(file.startswith(below) for file in luggage.files):
+        reason = f"no file that goes to the guest lies below {folder!r}"
+        raise UserError("; ".join([reason, *luggage.remarks]), key="--cwd")
+
+
 def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> list[str]:
     """Take a program along, and return the words that start it in the guest."""
     with reading(path), open_regular(path) as file:
@@ -334,7 +353,7 @@ def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
     steps = []
     if here or around.folder is not None:
         folder = os.path.normpath(os.path.join(_FOLDER, around.folder or "."))  # noqa: PTH118
-        steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit 125")
+        steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
         steps.append("busybox ip link set lo up")  # for servers and their clients
     if around.returns:
         steps.append(f"mkdir -p {OUT}; OUT={OUT}; export OUT")

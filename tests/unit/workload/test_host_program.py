@@ -251,6 +251,9 @@ def test_exit_codes_are_explained() -> None:
     assert not explain_status(["ls"], around, 1)
     assert explain_status(["./x"], around, 139).endswith("a program ended by SIGSEGV")
     assert not explain_status(["./x"], around, 255)
+    assert not explain_status(["./x"], around, 125)
+    inside = Surroundings(folder="/missing")
+    assert "the guest has no folder /missing" in explain_status(["ls"], inside, 125)
 
 
 def test_with_the_root_of_the_host_nothing_is_taken_along(folder: Path) -> None:
@@ -264,8 +267,30 @@ def test_with_the_root_of_the_host_nothing_is_taken_along(folder: Path) -> None:
 
 
 def test_with_the_root_of_the_host_a_folder_is_the_hosts(folder: Path) -> None:
+    (folder / "sub").mkdir()
     for name, inside in (("sub", f"{folder}/sub"), ("/usr", "/usr")):
         around = Surroundings(host_root=True, folder=name)
         assert guest_command(["./prog"], GUEST_ONLY, around).argv[2] == inside
     with pytest.raises(UserError, match="has all files of this host"):
         guest_command(["./prog"], GUEST_ONLY, Surroundings(host_root=True, add=("x",)))
+    with pytest.raises(UserError, match="missing: --cwd: no such folder"):
+        guest_command(["./prog"], GUEST_ONLY, Surroundings(host_root=True, folder="missing"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../..", "is not below the current folder"),
+        ("sub/../..", "is not below the current folder"),
+        ("missing", "no file that goes to the guest lies below 'missing'"),
+        ("sub/a", "no file that goes to the guest lies below 'sub/a'"),
+    ],
+)
+def test_a_working_folder_lies_in_what_goes_along(folder: Path, name: str, message: str) -> None:
+    (folder / "sub/b").mkdir(parents=True)
+    (folder / "sub/a").write_text("")
+    assert guest_command(["ls"], GUEST_ONLY, Surroundings(folder="sub/b/..")).files
+    added = Surroundings(folder="there/b", add=("sub/a:there/b/c",))
+    assert "folder/there/b/c" in guest_command(["ls"], GUEST_ONLY, added).files
+    with pytest.raises(UserError, match=f"--cwd: .*{message}"):
+        guest_command(["ls"], GUEST_ONLY, Surroundings(folder=name))

@@ -19,7 +19,7 @@ from numalab.errors import UserError, WorkloadFailed
 from numalab.files import open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
-from numalab.machine.model import MODES, QUANTUM_NS, SHIFTS, check_by_hand, check_quantum
+from numalab.machine.model import MODES, QUANTUM_NS, SHIFTS, check_quantum
 from numalab.qemu.hypervisor import EMBED
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
@@ -127,14 +127,13 @@ def command(
         returns=out is not None, host_root=host_root,
     )  # fmt: skip
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay, package)
-    vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
-    check_by_hand(model, vcpu_cpus, host_nodes)
+    vcpu_cpus, host_nodes = options.by_hand(model, pin, nodes)
     between = None if locality is None else _marks(locality)
     if page is not None and between is None:
         raise UserError("needs --locality", key="--page")
     if page is not None and page.is_dir():
         raise UserError("is a folder; name a file", key="--page", file=page)
-    with progress_lines("boot") as tell:
+    with options.named_placement(), progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:
             check_host_root(prepared.kernels[spec.name])

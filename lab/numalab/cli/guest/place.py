@@ -33,14 +33,10 @@ def command(
     """
     machine = load_topology(topology)
     facts = read_host_file(host) if host else read_host()
-    made = plan(
-        machine,
-        facts,
-        _mode(mode),
-        None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus"),
-        pinned=options.in_order(pin, "--pin"),
-        nodes=options.in_order(nodes, "--nodes"),
-    )
+    usable = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
+    vcpu_cpus, host_nodes = options.by_hand(machine, pin, nodes)
+    with options.named_placement():
+        made = plan(machine, facts, _mode(mode), usable, pinned=vcpu_cpus, nodes=host_nodes)
     emit(made, as_json, Group(_table(machine, made), "", _text(made)))
 
 

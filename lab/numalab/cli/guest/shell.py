@@ -24,7 +24,7 @@ from numalab.cli.output import ModeName, progress_lines, say
 from numalab.errors import GuestLost, HostError
 from numalab.guest.terminal import READY, Terminal
 from numalab.guest.watch import Limits
-from numalab.machine.model import Job, check_by_hand
+from numalab.machine.model import Job
 from numalab.places import cache_dir
 from numalab.qemu.hypervisor import EMBED
 from numalab.scratch import scratch_folder
@@ -60,8 +60,7 @@ def command(
     """
     model = load_topology(topology)
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay)
-    vcpu_cpus, host_nodes = options.in_order(pin, "--pin"), options.in_order(nodes, "--nodes")
-    check_by_hand(model, vcpu_cpus, host_nodes)
+    vcpu_cpus, host_nodes = options.by_hand(model, pin, nodes)
     with progress_lines("shell") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         # Typed input is never the same twice.
@@ -75,10 +74,11 @@ def command(
             extra_cmdline=words, pages=pages, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         lines = guest_command(["bash"], lambda _: True, Surroundings(stdin=read_input("-")))
-        booted = boot(machine, spec, lines.argv, connection=connection, files=lines.files)
+        with options.named_placement():
+            booted = boot(machine, spec, lines.argv, connection=connection, files=lines.files)
         show_booted(booted, as_json=False)
         raise typer.Exit(booted.outcome.status)
-    with scratch_folder(cache_dir("boots"), "shell-") as scratch:
+    with options.named_placement(), scratch_folder(cache_dir("boots"), "shell-") as scratch:
         socket = _socket(scratch) if gdb else None
         machine = replace(
             guest(model, spec.name, prepared, choice),

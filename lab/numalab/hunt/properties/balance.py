@@ -85,13 +85,17 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
             worked = int(ran.filter(pl.col("cpu").is_in(mine))["ns"].sum())
             unused = min(total(idle[cpu]) if cpu in idle else 0 for cpu in mine)
             share = unused / window.length_ns if not worked else 0.0
-            yield Observation(
-                share,
-                f"tasks that may run on node {node.id} (CPUs {_list(mine)}) never did in"
-                f" {window.length_ns / MS:.0f} ms, of which it was idle for"
-                f" {100 * share:.0f} % while one of them waited elsewhere",
-                weak=part.count <= run.topology.cpu_count,
-            )  # fmt: skip
+            what = f"ran there for {worked / MS:.0f} ms in" if worked else "never did in"
+            text = (
+                f"tasks that may run on node {node.id} (CPUs {_list(mine)}) {what}"
+                f" {window.length_ns / MS:.0f} ms"
+            )
+            if not worked:
+                text += (
+                    f", of which it was idle for {100 * share:.0f} % while one of them waited"
+                    " elsewhere"
+                )
+            yield Observation(share, text, weak=part.count <= run.topology.cpu_count)
 
 
 @register_property("work-conservation", most=1600.0, suspect=200.0)
