@@ -22,8 +22,9 @@ Side = Literal["good", "bad", "skipped"]
 class StepValues:
     """The values of the runs of a step; or why there are none, with the exit code.
 
-    `untimed` is the reason why the times are not valid; empty if they are, and for a measure that
-    is not a time.
+    The first line of `skipped` is the reason, and the others the evidence, such as a compiler's
+    error. `untimed` is the reason why the times are not valid; empty if they are, and for a measure
+    that is not a time.
     """
 
     values: Values = ()
@@ -142,7 +143,7 @@ def _try(
     for count in range(fewest, rule.most + 1):
         good, bad, taken = take([*ends, step], count)
         if taken.skipped:
-            return taken.values, "skipped", taken.skipped
+            return taken.values, "skipped", taken.skipped.partition("\n")[0]
         if all(value is None for value in taken.values):
             return taken.values, "skipped", f"no run could measure {rule.measure}"
         if good.skipped or bad.skipped:

@@ -9,6 +9,7 @@ from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patch_series import find_series, with_series
 from numalab.source import git
 from numalab.topology.predict.groups import Construction
+from numalab.units import counted
 
 _SHORT = 12  # characters of a commit's id
 _NAME = 40  # characters of a base kernel's name
@@ -31,6 +32,11 @@ class History:
     key: str
     good: Step
     steps: tuple[Step, ...]
+
+    @property
+    def summary(self) -> str:
+        """What it has, in a phrase: `3 steps after 6.12.117`."""
+        return f"{counted(len(self.steps), 'step')} after {self.good.title}"
 
 
 def series_history(base: KernelSpec, text: str) -> History:

@@ -139,11 +139,11 @@ class Measuring:
         if study is None:
             error = self._prepared[step.name]
             assert isinstance(error, LabError)
-            return StepValues(skipped=str(error).partition("\n")[0], exit_code=error.exit_code)
+            return StepValues(skipped=str(error), exit_code=error.exit_code)
         failed = [failure.ended for failure in failures if failure.results == study.results]
         if failed:
-            reason = failed[0].error.partition("\n")[0]
-            return StepValues(skipped=f"{failed[0].run}: {reason}", exit_code=failed[0].exit_code)
+            reason = f"{failed[0].run}: {failed[0].error}"
+            return StepValues(skipped=reason, exit_code=failed[0].exit_code)
         wanted = {run.id for run in study.plan.runs}
         if not wanted <= set(study.results.finished()):
             return StepValues(skipped="its runs were not done, as others failed", exit_code=1)

@@ -119,6 +119,11 @@ def read_case(path: Path) -> tuple[Case, CaseTable, Study]:
         if lacking := load.every_cpu - cpus:
             reason = f"load {number} names CPU {min(lacking)}"
             raise UserError(reason, file=path, key=key, choices=[format_cpulist(sorted(cpus))])
+        for part in load.parts:
+            if part.node is not None and part.node >= len(machine.nodes):
+                reason = f"load {number} names node {part.node}"
+                choices = [str(node.id) for node in machine.nodes]
+                raise UserError(reason, file=path, key=key, choices=choices)
     try:
         emulator_for(study.mode, study.machine.emulator)
     except UserError as error:

@@ -68,12 +68,13 @@ class Finding:
     def closeness(self) -> float:
         """Return the value as a share of the limit; above 1, the property is violated.
 
-        0 for a differential finding, which has no limit.
+        Where the limit is 0, between 1 and 2 for a violation, more for a larger value. 0 for a
+        differential finding, which has no limit.
         """
         if self.differential:
             return 0.0
         if self.most <= 0:
-            return 2.0 if self.violated else 0.0
+            return 2.0 - 1.0 / (1.0 + self.value) if self.violated else 0.0
         return self.value / self.most
 
 

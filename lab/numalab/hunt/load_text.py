@@ -113,9 +113,12 @@ def _parse_load(text: str) -> Load:
     for piece in filter(None, map(str.strip, text.split(";"))):
         word, *words = piece.split()
         values = dict(assignment.partition("=")[::2] for assignment in words)
+        if len(values) < len(words):
+            raise ValueError(f"{piece[:_SHOWN]!r} has a word twice")
         if word == "time":
             if "ms" not in values:
                 raise ValueError(f"{piece[:_SHOWN]!r} lacks ms=")
+            _check_words(word, values, ["ms"])
             ms = _number("ms", "ms", values["ms"])
         else:
             entries.append(_parse(piece, word, values))
@@ -165,6 +168,9 @@ def _check(load: Load) -> None:
 
 
 def _check_changes(load: Load) -> None:
+    for hotplug in load.hotplug:
+        if hotplug.on_ms <= hotplug.off_ms:
+            raise ValueError(f"CPU {hotplug.cpu} comes back at {hotplug.on_ms} ms, before it goes")
     for change in load.changes:
         if (change.part is None) == (not change.group):
             raise ValueError("a change names either part= or group=")
@@ -176,6 +182,11 @@ def _check_changes(load: Load) -> None:
             raise ValueError(f"a change happens 1 to {_MOST_TIMES} times, not {change.times}")
     if len(load.timeline) > _MOST_TIMES:
         raise ValueError(f"a load has at most {_MOST_TIMES} changes, not {len(load.timeline)}")
+
+
+def _check_words(word: str, values: Mapping[str, str], valid: Iterable[str]) -> None:
+    if unknown := values.keys() - set(valid):
+        raise ValueError(f"{word} has no {min(unknown)[:_SHOWN]}= (valid: {', '.join(valid)})")
 
 
 def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
@@ -190,8 +201,7 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
         del values["fifo"]
     members = {_WORDS.get(member.name, member.name): member for member in fields(entry)}
     members.pop("kind", None)
-    if unknown := values.keys() - members.keys():
-        raise ValueError(f"{word} has no {min(unknown)[:_SHOWN]}= (valid: {', '.join(members)})")
+    _check_words(word, values, members)
     arguments: dict[str, Any] = {"kind": kind, "count": 1} if kind else {}
     for name, member in members.items():
         if name in values:
@@ -211,8 +221,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {"policy": POLICIES, "over": CHANNELS}
 
 def _value(word: str, field: str, text: str) -> object:
     if field in _LISTS:
-        return parse_cpulist(text)
+        if not (cpus := parse_cpulist(text)):
+            raise ValueError(f"{word}= names no CPU")
+        return cpus
     if field in _FLAGS:
+        if text not in ("0", "1"):
+            raise ValueError(f"{word}={text[:_SHOWN]} (valid: 0, 1)")
         return text == "1"
     if choices := _CHOICES.get(field):
         if text not in choices:

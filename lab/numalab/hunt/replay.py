@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from numalab.bisect.history import History, Step
 from numalab.bisect.search import places, start_search
+from numalab.errors import BuildError, UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult
 from numalab.study.model import CaseTable
@@ -100,7 +101,7 @@ def render_replay_junit(rows: Sequence[Replayed]) -> str:
 
 
 # Returns whether the case violates its property on a step's kernel, and the observation; None if
-# the kernel does not build or the boot is not judged.
+# the boot is not judged. Raises BuildError or UserError where the kernel cannot be built.
 Judge = Callable[[Step], tuple[bool | None, str]]
 
 
@@ -130,11 +131,20 @@ class CaseBisection:
 def bisect_case(
     history: History, judge: Judge, tell: Callable[[JudgedStep], None]
 ) -> CaseBisection:
-    """Return the first step of a history that violates; both ends are tested first."""
+    """Return the first step of a history that violates; both ends are tested first.
+
+    A step between them that cannot be built is not judged; errors of an end are passed on.
+    """
     rows: list[JudgedStep] = []
 
     def tried(step: Step) -> bool | None:
-        violates, text = judge(step)
+        violates, text = None, ""
+        try:
+            violates, text = judge(step)
+        except (BuildError, UserError) as error:  # such as an option that it does not have
+            if step in (history.good, history.steps[-1]):
+                raise
+            text = str(error).partition("\n")[0]
         rows.append(JudgedStep(step.name, step.title, violates, text))
         tell(rows[-1])
         return violates

@@ -97,7 +97,7 @@ class BudgetOverError(Exception):
 
 @dataclass
 class CaseWorkers:
-    """Boots cases. `requested` counts all boots, `booted` those that were not stored.
+    """Boots cases. `requested` counts all boots, stored ones too.
 
     `on_result` receives each result, stored ones too, as soon as it is there, `watch` in the order
     of the boots. At `deadline` (monotonic time), `boot` raises BudgetOverError unless all results
@@ -109,7 +109,6 @@ class CaseWorkers:
     on_result: OnResult
     count: int = 1  # of workers
     requested: int = 0
-    booted: int = 0
     deadline: float | None = None
     watch: Watch | None = None
 
@@ -136,7 +135,6 @@ class CaseWorkers:
                     raise BudgetOverError from None
                 raise HostError("a worker process hangs") from None
             results[place] = result
-            self.booted += 1
             if not result.error and not result.failures:
                 self.store.keep(*boots[place], result)
             for name, reason in result.failures.items():

@@ -80,7 +80,7 @@ class PatchHunt:
             machines, loads = machines + hunt.machines, loads + hunt.loads
             for violation in hunt.violations[:1]:
                 case = self._tested(violation)
-        return HuntOutcome(case, machines, loads, self.crew.booted)
+        return HuntOutcome(case, machines, loads, self.crew.requested)
 
     def _hunt(self, seed: int, seconds: float) -> Hunt:
         aim = Aim(

@@ -117,7 +117,7 @@ def test_the_driver_finds_the_step(size: int, data: st.DataObject) -> None:
     def values(name: str, count: int) -> StepValues:
         place = -1 if name == "good" else int(name[1:])
         if place in skips:
-            return StepValues(skipped="does not build", exit_code=5)
+            return StepValues(skipped="does not build\nfair.c:1: error", exit_code=5)
         return StepValues(tuple(10 * (place >= planted) + sample for sample in MEASURED[:count]))
 
     bisection, rows = driven(size, values)
@@ -125,6 +125,7 @@ def test_the_driver_finds_the_step(size: int, data: st.DataObject) -> None:
     assert f"s{planted}" in names
     assert {int(name[1:]) for name in names[:-1]} <= skips
     assert bisection.rows == tuple(rows)
+    assert all(row.reason == "does not build" for row in rows if row.side == "skipped")
     assert (bisection.exit_code, bisection.ended) == (0, "")
 
 
@@ -153,9 +154,9 @@ def test_runs_are_added_until_a_step_is_like_one_end() -> None:
         (StepValues(MEASURED), 1, "the two ends do not differ in task_migrations"),
         (StepValues((None,) * 8), 1, "not measured"),
         (
-            StepValues(skipped="it panicked", exit_code=4),
-            4,
-            "one of the two ends, gave no result: it",
+            StepValues(skipped="it does not build\nfair.c:1: error", exit_code=5),
+            5,
+            "one of the two ends, gave no result: it does not build\nfair.c:1: error",
         ),
         (StepValues(MEASURED, untimed="tcg emulates"), 1, "because tcg emulates"),
     ],

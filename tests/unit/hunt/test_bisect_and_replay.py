@@ -2,7 +2,10 @@
 
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from numalab.bisect.history import History, Step
+from numalab.errors import BuildError, LabError, UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.replay import (
@@ -50,6 +53,23 @@ def test_what_cannot_be_judged_stays_a_suspect() -> None:
     _, bisection = judged(4, frozenset({4, 3}))
     names = {title.partition(":")[0] for title in bisection.first}  # type: ignore[attr-defined]
     assert names == {"patch-3", "patch-4", "patch-5"}
+
+
+@pytest.mark.parametrize("kind", [BuildError, UserError])
+def test_a_step_that_cannot_be_built_stays_a_suspect(kind: type[LabError]) -> None:
+    def judge(step: Step) -> tuple[bool | None, str]:
+        if step.name == unbuilt[-1]:
+            raise kind("it has no such option\nfair.c:1: error")
+        return step.name != "patch-0", ""
+
+    rows: list[JudgedStep] = []
+    unbuilt = ["patch-1"]
+    assert len(bisect_case(history(2), judge, rows.append).first) == 2
+    assert (rows[2].violates, rows[2].seen) == (None, "it has no such option")
+    for name in ("patch-0", "patch-2"):
+        unbuilt.append(name)
+        with pytest.raises(kind, match="error"):  # an end: with all that the compiler said
+            bisect_case(history(2), judge, rows.append)
 
 
 def test_ends_that_do_not_differ() -> None:

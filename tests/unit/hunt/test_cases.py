@@ -232,6 +232,7 @@ def test_a_case_for_a_scheduler_has_no_hotplug_and_no_real_time_tasks(drawn_case
     ("old", "new", "reason"),
     [
         ('loads = "time', 'lads = "time', r"parameters\.loads: this key is missing"),
+        ("cpus=1,3", "cpus=1,3;memory n=1 cpus=0 node=9", r"load 0 names node 9 \(valid: 0, 1, 2"),
         ("cpus=1,3", "cpus=1,9", r"parameters\.loads: load 0 names CPU 9 \(valid: 0-3\)"),
         ("most = 0.5", "most = nan", "case.most: input should be a finite number, found nan"),
         ("[case]", '[machine]\nemulator = "x"\n\n[case]', r"machine\.emulator: no emulator is"),

@@ -84,3 +84,16 @@ def test_tasks_that_stay_uneven_are_shown_where_they_have_settled() -> None:
     assert text.startswith(f"CPU 2 has 1 task, CPU 0 has 2 tasks, {middle / MS:.3f} ms after")
     assert "What CPU 2 compares" in text
     assert "    own group 2-3: 1 task on 2 CPUs, 1 idle\n    group 0-1: 2 tasks" in text
+
+
+def test_a_task_outside_its_mask() -> None:
+    run = recording(
+        "time ms=1000;hog n=2 cpus=0-1",
+        [(1, "hog0.0", 0, 0, 1000), (2, "hog0.1", 3, 600, 640), (2, "hog0.1", 1, 640, 1000)],
+    )
+    switch: dict[str, object] = {"prev_pid": 0, "prev_comm": "swapper/3", "next_pid": 2}
+    event: Event = (600, 3, "sched_switch", {**switch, "next_comm": "hog0.1"})
+    text = render_excerpt(with_events(run, [event]), "affinity")
+    said = "Task hog0.1 runs on CPU 3, which is not in its mask, for 40.0 ms, 600.000 ms after"
+    assert text.startswith(said)
+    assert ">   600.000  CPU 3" in text

@@ -1,6 +1,7 @@
 """`numalab hunt` and `numalab bisect --case`, with boots that a rule answers for."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,13 +55,11 @@ class FakeCrew:
     boots: list[tuple[str, int]]
     count: int = 1
     requested: int = 0
-    booted: int = 0
     reach: RunReach | None = None
     deadline: float | None = None
 
     def boot(self, boots: Sequence[tuple[Case, Any, int]]) -> list[BootResult]:
         self.requested += len(boots)
-        self.booted += len(boots)
         self.boots += [(bench.kernel.name, seed) for _, bench, seed in boots]
         results = [self._boot_all(case, bench.kernel.name, seed) for case, bench, seed in boots]
         counts = [self.reach if bench.reach is not None else None for _, bench, _ in boots]
@@ -265,7 +264,7 @@ def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
     means = "mean 0 in 9 samples; reference kernel: mean 0 in 9 samples"
     assert f"affinity in load 0 not confirmed: {means}" in done.stderr
     assert json.loads(done.stdout)["closest"]["affinity"] == {
-        "value": 5.0, "limit": 0.0, "reference": 0.0, "closeness": 2.0,
+        "value": 5.0, "limit": 0.0, "reference": 0.0, "closeness": pytest.approx(11 / 6),
     }  # fmt: skip
 
 
@@ -391,7 +390,7 @@ def test_the_patch_that_made_a_case_fail_is_named(bench: Bench, tmp_path: Path) 
     done = bisect_on("--output", tmp_path)
     assert done.exit_code == 0
     assert done.stdout.startswith("first bad step: ")
-    assert "steps after" in done.stderr and ": violates, " in done.stderr
+    assert re.search("[0-9]+ steps? after", done.stderr) and ": violates, " in done.stderr
     assert bench.requested[0][1] == "icount" and bench.jobs == [1]
 
 
@@ -416,12 +415,11 @@ def test_what_does_not_build_or_boot_is_not_judged(bench: Bench, tmp_path: Path)
     done = bisect_on("--output", tmp_path)
     assert done.exit_code == 1
     assert done.stderr.endswith(": no space on this host\n")
-    bench.broken = {f"{BAD}-patch-1"}
-    done = bisect_on("--output", tmp_path)
-    assert done.exit_code == 1
-    assert done.stderr.endswith(f": {BAD}-patch-1 does not build\n")
     assert done.stderr.splitlines()[-1].startswith("patch-1: not judged, ")
     assert done.stdout.startswith("no first bad step: patch-1 is not judged: ")
+    bench.broken = {f"{BAD}-patch-1"}
+    with pytest.raises(BuildError, match=r"patch-1 does not build\n  \| error"):
+        bisect_on("--output", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,11 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         ("hog n=1 cpus=0;change at=1 part=3 nice=1", "names part 3 of 1"),
         ("group name=a;hog n=1 cpus=0;cpuset from=0 to=1 at=5", "either cpuset or groups"),
         ("group weight=3;hog n=1 cpus=0", "lacks name="),
+        ("hog n=3 cpus=", "cpus= names no CPU"),
+        ("hog n=3 cpus=0 n=2", "has a word twice"),
+        ("hog n=3 cpus=0 yield=yes", r"yield=yes \(valid: 0, 1\)"),
+        ("time ms=100 bogus=3;hog n=1 cpus=0", r"time has no bogus= \(valid: ms\)"),
+        ("hog n=1 cpus=0;hotplug cpu=1 off=900 on=100", "comes back at 100 ms, before it goes"),
         ("hog n=1 cpus=0;change at=1 part=0 into=b", "no group is called 'b'"),
         (
             "group name=a;hog n=1 cpus=0;change at=1 group=a into=a",

@@ -1,5 +1,6 @@
 """The page of a hunt: the outcome first, and every text of a guest escaped."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from numalab.cli.hunt.hunt_output import hunt_text
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.finding import Finding
+from numalab.hunt.load_text import render_load
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.result.page import NOTHING_JUDGED, outcome, write_result
 from numalab.reach.reach_map import SCHEDULER
@@ -27,6 +29,9 @@ def test_the_page_has_the_outcome_the_finding_and_the_suspicions() -> None:
     assert "never to elsewhere" in page
     closest = '<td class="num">930</td><td class="num">1000</td><td class="num">800</td>'
     assert closest in page
+    (load,) = re.findall('<pre class="scroll" tabindex="0">\n(.*?)</pre>', page, re.DOTALL)
+    text = render_load(sample_case().loads[0])
+    assert load == text.replace(";", ";\n") + "\n" and ";" in text
 
 
 def test_the_suspicion_that_was_tried_longest_comes_first(tmp_path: Path) -> None:

@@ -177,6 +177,32 @@ def test_a_finding_without_a_figure_has_no_table_of_figures() -> None:
     assert "not judged" not in text
 
 
+def test_a_mail_names_the_kernels_where_the_reproducer_has_no_verdict() -> None:
+    attempts = [Attempt("bad", 1, ()), Attempt("good", 1, ())]
+    report = Report(case_of(LOADS["hogs"]), "numa-moves", "NUMA balancing moved a task", "m",
+                    attempts, short=False, references=("good",))  # fmt: skip
+    text = " ".join(render_mail(report).split())
+    assert "3 CPUs each, NUMA balancing moved a task." in text
+    assert "from a boot of bad that numalab traced. Boots of good do not show it." in text
+    assert "not judged" not in text
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ("hog n=2 cpus=0 nice=-10", "2 busy loops, which may run on CPU 0; for 0.8 s. In"),
+        ("sleeper n=1 cpus=0 run=300", "works and sleeps in turns, which may run on CPU 0; for"),
+        ("waker n=1 cpus=0 wakee=2 over=futex", "wakes another over a futex, which"),
+        ("memory n=1 cpus=0 mib=8 node=1", "1 task that touches memory, which"),
+    ],
+)
+def test_what_words_leave_out_is_written_in_full(load: str, words: str) -> None:
+    case = case_of(f"time ms=800;{load}")
+    text = describe_load(case.loads[0], case)
+    assert words in text
+    assert text.endswith(f"In numalab's language of loads: time ms=800;{load}")
+
+
 def test_a_load_in_a_group_is_written_in_full() -> None:
     text = "time ms=800;group name=a quota=300;hog n=2 cpus=0-1 group=a"
     case = case_of(text)
@@ -261,6 +287,33 @@ def test_a_folder_says_where_the_reproducer_does_not_show_it(tmp_path: Path) -> 
     lost = write_reproducer(tmp_path, SHOWN, kernels, FakeRuns(lambda *_: None))
     assert lost.reproduced is False
     assert "not judged: no verdict" in render_affected(SHOWN.finding, lost, "")
+
+
+@pytest.mark.parametrize(
+    ("prop", "load"),
+    [
+        ("lag", "hog n=4 cpus=0"),
+        ("response", "hog n=4 cpus=0"),
+        ("proportion", "hog n=1 cpus=0 nice=-5;hog n=1 cpus=0 nice=5"),
+        ("fairness", "hog n=1 cpus=0;hog n=1 cpus=1"),
+    ],
+)
+def test_a_figure_without_a_limit_blames_no_kernel_alone(
+    prop: str, load: str, tmp_path: Path
+) -> None:
+    """A correct kernel shows figures as large as these."""
+    case = case_of(f"time ms=800;{load}")
+    shown = Shown(case, Finding(prop, 0, 9.0, 6.0, "it waited"), (4,))
+    runs = FakeRuns(lambda *_: 11.0)
+    none, unjudged = Kernels(("bad", BZIMAGE), {}, {}), FakeRuns(lambda *_: None)
+    assert write_reproducer(tmp_path / "a", shown, none, unjudged).reproduced is None
+    beside = Kernels(("bad", BZIMAGE), {"good": BZIMAGE}, {})
+    same = write_reproducer(tmp_path / "b", shown, beside, runs)
+    assert (same.reproduced, [attempt.reproduced for attempt in same.attempts]) == (
+        False, [False, False],
+    )  # fmt: skip
+    apart = FakeRuns(lambda kernel, _: 11.0 if kernel == "bad" else 4.0)
+    assert write_reproducer(tmp_path / "b", shown, beside, apart).reproduced
 
 
 def test_a_load_without_a_short_program_has_the_driver(tmp_path: Path) -> None:

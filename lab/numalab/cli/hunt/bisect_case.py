@@ -7,7 +7,7 @@ import typer
 from numalab.bisect.history import History, Step, git_history, series_history
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, progress_lines, say
-from numalab.errors import BuildError, UserError, shown
+from numalab.errors import UserError, shown
 from numalab.hunt.boot_case import HuntBench, bench_like, prepare_benches
 from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.case_file import read_case
@@ -46,23 +46,20 @@ def run(
     history = _history(path, _base(path, table, kernel), good, bad, series)
     folder = output or project_dir() / "reports" / "hunts" / path.stem
     connect(connection)
-    say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
+    say(f"{history.summary}, results in {shown(folder)}")
     benches: dict[str, HuntBench] = {}
     judged: list[HuntBench] = []  # the first is the good end of the history
     with progress_lines("prepare") as tell, workers(Store(folder), 1, lambda *_: None) as crew:
 
         def judge(step: Step) -> tuple[bool | None, str]:
             spec = step.spec
-            try:
-                if not benches:
-                    wanted = mode or study.mode
-                    (benches[spec.name],) = prepare_benches(
-                        [spec], wanted, connection, tell, emulator=study.machine.emulator
-                    )
-                bench = bench_like(next(iter(benches.values())), spec, tell)
-                bench = for_properties(bench, [table.property])
-            except BuildError as error:
-                return None, str(error).splitlines()[0]
+            if not benches:
+                wanted = mode or study.mode
+                (benches[spec.name],) = prepare_benches(
+                    [spec], wanted, connection, tell, emulator=study.machine.emulator
+                )
+            bench = bench_like(next(iter(benches.values())), spec, tell)
+            bench = for_properties(bench, [table.property])
             judged.append(bench)
             boots: list[BootResult] = []
             for seed in study.seeds:

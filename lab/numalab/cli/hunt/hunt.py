@@ -208,7 +208,7 @@ def command(
             store_case(folder, violation, [bench, *references], crew, emulator=emulator)
             for violation in progress.violations
         ]
-        booted = crew.booted
+        boots = crew.requested
     coverage = direction.coverage if direction is not None else None
     created = datetime.now(UTC).isoformat(timespec="seconds")
     facts = HuntFacts(
@@ -218,12 +218,12 @@ def command(
         bench.choice.mode,
         created,
         round((time.monotonic() - hunter.began) / 60, 1),
-        booted,
+        boots,
         survey,
     )
     page = write_result(folder, facts, progress, files, direction)
     value = hunt_value(facts, progress, files, coverage) | {"page": page}
-    emit(value, as_json, f"{hunt_text(progress, files, booted, coverage)}\npage: {page}")
+    emit(value, as_json, f"{hunt_text(progress, files, boots, coverage)}\npage: {page}")
     if progress.violations:
         raise typer.Exit(1)
     if not progress.machines:

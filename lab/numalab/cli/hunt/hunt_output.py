@@ -77,13 +77,13 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def hunt_text(
-    progress: Hunt, files: Sequence[Path], booted: int, coverage: HuntCoverage | None
+    progress: Hunt, files: Sequence[Path], boots: int, coverage: HuntCoverage | None
 ) -> str:
     """Return the lines for people."""
     confirmed = sum(item.confirmed for item in progress.suspicions)
     lines = [
         f"{counted(progress.machines, 'machine')}, {counted(progress.loads, 'load')},"
-        f" {counted(booted, 'boot')},"
+        f" {counted(boots, 'boot')},"
         f" {counted(len(progress.suspicions), 'suspicion')}, {confirmed} of them confirmed"
     ]
     for violation, file in zip(progress.violations, files, strict=True):

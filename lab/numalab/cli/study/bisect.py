@@ -109,7 +109,7 @@ def command(
     name = bench_folder(plan, where, chosen, wanted, history)
     folder = output or project_dir() / "reports" / plan.name / name
     bench = Bench(plan, where, chosen, folder, wanted, jobs, connection)
-    say(f"{len(history.steps)} steps after {history.good.title}, results in {shown(folder)}")
+    say(f"{history.summary}, results in {shown(folder)}")
     connect(connection)
     with continued_by("the same command"), progress_lines("prepare") as tell, live_runs() as watch:
         bisection = run_bisection(
@@ -168,7 +168,8 @@ def _text(bisection: Bisection) -> RenderableType:
 
 def _ending(bisection: Bisection) -> list[RenderableType]:
     if not bisection.first:
-        return [Text(f"no first bad step: {printable(bisection.ended)}", "bold")]
+        why, *evidence = map(printable, bisection.ended.splitlines())
+        return [Text(f"no first bad step: {why}", "bold"), *map(Text, evidence)]
     steps = [Text(f"  {step.name}  {printable(step.title)}") for step in bisection.first]
     if len(steps) == 1:
         return [Text("first bad step:", "bold"), *steps]

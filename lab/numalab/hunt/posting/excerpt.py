@@ -6,6 +6,7 @@ import polars as pl
 
 from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
+from numalab.hunt.properties.balance import ran_outside
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import longest
 from numalab.topology.predict.prediction import predict
@@ -22,7 +23,8 @@ def render_excerpt(run: LoadRecording, prop: str) -> str:
     """Return the events of the load's tasks around the worst moment, and the state of groups.
 
     The moment is in the longest time in which a CPU was idle beside a waiting task, or the move
-    after which most moves follow (by active balance, if any); for tasks that stay uneven, and
+    after which most moves follow (by active balance, if any), or the begin of the longest time
+    outside a mask; for tasks that stay uneven, and
     otherwise, the middle of the settled time or of the load. For each NUMA domain of the CPU
     concerned, the state is what `sched_balance_find_src_group()` compares: tasks and idle CPUs of
     its groups, counted from the events.
@@ -50,6 +52,8 @@ def _worst(run: LoadRecording, prop: str) -> tuple[int, int | None, str]:
         return time_ns, target, f"Task {task} moves from CPU {source} to CPU {target}"
     if prop == "spread":
         return _uneven(run)
+    if prop == "affinity" and (outside := _outside(run)) is not None:
+        return outside
     best, cpu = (0, 0), None
     for part in range(len(run.load.parts)):
         for idle_cpu, spans in run.avoidable(part).items():
@@ -75,6 +79,20 @@ def _uneven(run: LoadRecording) -> tuple[int, int, str]:
         for cpu in (by_count[0], by_count[-1])
     )
     return middle, by_count[0], f"{least}, {most}"
+
+
+def _outside(run: LoadRecording) -> tuple[int, int, str] | None:
+    """Return the begin of the longest time of a task on a CPU outside its mask."""
+    spans = [spans for place in range(len(run.load.parts)) for _, spans in ran_outside(run, place)]
+    if not spans:
+        return None
+    length = pl.col("end_ns") - pl.col("start_ns")
+    longest_first = pl.concat(spans).sort(length, descending=True, maintain_order=True)
+    row = longest_first.row(0, named=True)
+    task = _task(run, row["pid"], None)
+    ms = (row["end_ns"] - row["start_ns"]) / MS
+    text = f"Task {task} runs on CPU {row['cpu']}, which is not in its mask, for {ms:.1f} ms"
+    return row["start_ns"], row["cpu"], text
 
 
 def _crowded_move(run: LoadRecording) -> tuple[int, str, int, int] | None:

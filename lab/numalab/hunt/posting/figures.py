@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from numalab.hunt.load import Load
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -14,14 +16,14 @@ class Figure:
     for it; samples of the CPU of each task; or how many tasks the CPUs have (`crowds`). `by_row`
     are C statements for row `i` of the table, which may use the sums `sum`, `all` and `least`;
     `code` sets `figure` from these sums. Above `most` a kernel without a baseline shows the
-    violation.
+    violation; None where what is usual depends on the load.
     """
 
     meaning: str
     table: Literal["tasks", "cpus", "samples", "crowds"]
     by_row: tuple[str, ...]
     code: str
-    most: float
+    most: float | None
 
 
 _MOVES = Figure(
@@ -51,7 +53,7 @@ _DELAY = Figure(
     "cpus",
     ("sum += turns[i];", "all += waited[i];"),
     "figure = all / (sum + 1e-3);",
-    4.0,
+    None,
 )
 _OUTSIDE = Figure(
     "samples of tasks on CPUs outside their masks", "samples", (), "figure = outside;", 0.0
@@ -79,3 +81,13 @@ FIGURES: Mapping[str, Figure] = {
     "wandering": _MOVES,
     "work-conservation": _LOST,
 }
+
+
+def limit_alone(prop: str, load: Load) -> float | None:
+    """Return the limit of a property's figure where no kernel is compared; None for no limit.
+
+    Tasks of other weights, policies or CPUs have no equal shares.
+    """
+    figure = FIGURES[prop]
+    kinds = {(part.nice, part.policy, part.cpus) for part in load.parts}
+    return None if figure is _UNFAIR and len(kinds) > 1 else figure.most

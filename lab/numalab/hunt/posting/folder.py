@@ -14,7 +14,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.finding import APART, Finding
 from numalab.hunt.posting.attempt import Attempt, run_script
 from numalab.hunt.posting.excerpt import render_excerpt
-from numalab.hunt.posting.figures import FIGURES
+from numalab.hunt.posting.figures import FIGURES, limit_alone
 from numalab.hunt.posting.mail import Report, render_mail
 from numalab.hunt.posting.program import PROGRAM, render_program, unsupported
 from numalab.hunt.posting.script import SCRIPT, Statement, render_script
@@ -87,11 +87,12 @@ def write_folder(
 
     posted = write_reproducer(folder, shown, _kernels(benches), run)
     write_text(folder / "trace.txt", _trace(shown, bench))
-    reason = unsupported(case, finding.prop)
+    theirs = tuple(bench.kernel.name for bench in benches[1:])
+    reason = unsupported(case, finding.prop, alone=not theirs)
     write_text(folder / "affected.md", render_affected(finding, posted, reason))
     figure = FIGURES.get(finding.prop)
     report = Report(case, finding.prop, finding.text, figure.meaning if figure else "",
-                    posted.attempts, cause, short=not reason)  # fmt: skip
+                    posted.attempts, cause, short=not reason, references=theirs)  # fmt: skip
     write_text(folder / "mail.txt", render_mail(report))
     return posted
 
@@ -116,12 +117,13 @@ def write_reproducer(folder: Path, shown: Shown, kernels: Kernels, run: Run) -> 
 
     `run` runs the script on a kernel; the final files are run again on every kernel.
     """
-    if unsupported(shown.case, shown.finding.prop):
+    if unsupported(shown.case, shown.finding.prop, alone=not kernels.references):
         return _write_driver(folder, shown, kernels, run)
-    figure = FIGURES[shown.finding.prop]
+    most = limit_alone(shown.finding.prop, shown.case.loads[0])
     name, bzimage = kernels.violating
-    _write(folder, shown, name, shown.seeds[0], figure.most)
+    _write(folder, shown, name, shown.seeds[0], most or 0.0)
     best: tuple[float, int, float] | None = None  # how far apart, seed and limit
+    largest = 0.0
     for seed in shown.seeds[:_MOST_SEEDS]:
         mine = run(folder, name, bzimage, seed).figure
         theirs = [run(folder, other, path, seed).figure
@@ -129,15 +131,17 @@ def write_reproducer(folder: Path, shown: Shown, kernels: Kernels, run: Run) -> 
         if mine is None or None in theirs:
             continue
         high = max((value for value in theirs if value is not None), default=None)
-        limit = figure.most if high is None else (mine + high) / 2
-        apart = mine / max(figure.most if high is None else high, 1e-3)
+        limit = (most or 0.0) if high is None else (mine + high) / 2
+        apart = mine / max((most or 0.0) if high is None else high, 1e-3)
+        largest = max(largest, mine, high or 0.0)
         if best is None or apart > best[0]:
             best = apart, seed, limit
     least = APART if kernels.references else 1.0
     if best is not None and best[0] > least:
         seed, limit = best[1], float(f"{best[2]:.3g}")
     else:
-        seed, limit = shown.seeds[0], figure.most
+        # No boot is above the largest figure, so that no kernel is blamed.
+        seed, limit = shown.seeds[0], largest if most is None else most
     _write(folder, shown, name, seed, limit)
     every = {name: bzimage, **kernels.references, **kernels.releases}
     attempts = tuple(run(folder, kernel, path, seed) for kernel, path in every.items())

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
@@ -17,6 +17,7 @@ from numalab.hunt.property import describe_code, describe_property, function_of
 
 WIDTH = 72
 MOST_LINES = 60
+_DESCRIBED = {"kind", "count", "cpus", "start", "later", "policy", "over"}  # in words
 _MOST_NODES = 8  # of a table that fits
 _MOST_ROWS = 12
 _IDLE = ("work-conservation", "lost-time", "reachability", "idle-neighbours")
@@ -24,7 +25,7 @@ _IDLE = ("work-conservation", "lost-time", "reachability", "idle-neighbours")
 _KINDS = {
     "hog": "busy loop",
     "sleeper": "task that works and sleeps in turns",
-    "waker": "pair of a task that wakes another over a pipe",
+    "waker": "pair of a task that wakes another over a {over}",
     "forker": "task that forks short-lived children",
     "memory": "task that touches memory",
 }
@@ -34,8 +35,9 @@ _KINDS = {
 class Report:
     """What a mail says: the case, the sentence of the finding, and the attempts on each kernel.
 
-    `meaning` is the figure of the reproducer; "" without one. `cause` names the commit or patch, if
-    known. `short` tells whether the reproducer is the short C file.
+    The first attempt is that of the kernel with the finding. `meaning` is the figure of the
+    reproducer; "" without one. `cause` names the commit or patch, if known. `short` tells whether
+    the reproducer is the short C file. `references` are the kernels without the finding.
     """
 
     case: Case
@@ -45,6 +47,7 @@ class Report:
     attempts: Sequence[Attempt]
     cause: str = ""
     short: bool = True
+    references: Sequence[str] = ()
 
 
 def render_mail(report: Report) -> str:
@@ -120,7 +123,7 @@ def _where(case: Case) -> str:
 
 def _lower(sentence: str) -> str:
     text = printable(sentence)
-    return text[:1].lower() + text[1:] if text[:4] != "CPU " else text
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
 
 
 def paragraph(text: str) -> list[str]:
@@ -131,9 +134,13 @@ def paragraph(text: str) -> list[str]:
 def _numbers(report: Report) -> str:
     judged = [attempt for attempt in report.attempts if attempt.figure is not None]
     if not judged:
+        kernel = f" of {report.attempts[0].kernel}" if report.attempts else ""
+        beside = ""
+        if report.references:
+            beside = f" Boots of {', '.join(report.references)} do not show it."
         return (
-            "This is from a boot that numalab traced. The reproducer runs the same load, and prints"
-            " no verdict."
+            f"This is from a boot{kernel} that numalab traced.{beside} The reproducer runs the same"
+            " load, and prints no verdict."
         )
     first, *further = judged
     text = f"The reproducer prints {first.figure:.2f} {report.meaning} on {first.kernel}"
@@ -166,19 +173,25 @@ def _loads(case: Case) -> str:
 def describe_load(load: Load, case: Case) -> str:
     """Return a load in words: `5 busy loops, which may run on all CPUs; for 3 s.`
 
-    One that is not plain is written in the language of loads, too, as words leave out its groups,
-    policies and changes.
+    One with more than these words say is written in the language of loads, too: with groups,
+    changes, nice levels, times of work and sleep, memory.
     """
     parts = [_describe_part(part, case) for part in load.parts]
     text = "; ".join(parts)
     for change in load.hotplug:
         text += f"; CPU {change.cpu} is offline from {change.off_ms} to {change.on_ms} ms"
     text += f"; for {load.ms / 1000:g} s."
-    return text if load.is_plain else f"{text} In numalab's language of loads: {render_load(load)}"
+    whole = not (load.cpuset or load.groups or load.changes) and all(
+        getattr(part, field.name) == field.default
+        for part in load.parts
+        for field in fields(part)
+        if field.name not in _DESCRIBED
+    )
+    return text if whole else f"{text} In numalab's language of loads: {render_load(load)}"
 
 
 def _describe_part(part: Part, case: Case) -> str:
-    name = _KINDS.get(part.kind, f"task of the kind {part.kind}")
+    name = _KINDS.get(part.kind, f"task of the kind {part.kind}").format(over=part.over)
     head, _, rest = name.partition(" ")
     plural = rest.replace("that works and sleeps", "that work and sleep")
     plural = plural.replace("that forks", "that fork").replace("that touches", "that touch")
@@ -199,7 +212,7 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def _kernels(report: Report) -> Iterator[str]:
-    if not report.meaning:
+    if not (report.meaning and report.short):
         return
     for attempt in report.attempts[:_MOST_ROWS]:
         answer = {True: "yes", False: "no", None: "not judged"}[attempt.reproduced]

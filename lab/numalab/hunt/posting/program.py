@@ -12,7 +12,7 @@ from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
 from numalab.hunt.load import Load, Part
-from numalab.hunt.posting.figures import FIGURES, Figure
+from numalab.hunt.posting.figures import FIGURES, Figure, limit_alone
 from numalab.hunt.posting.pieces import BODIES, LOOK, PUT, ROWS, WORD, WORK
 from numalab.units import counted
 
@@ -26,8 +26,11 @@ _LOAD = {"ms", "parts", "hotplug"}
 _PROCESSES = {"hog": 1, "sleeper": 1, "waker": 2, "forker": 1}
 
 
-def unsupported(case: Case, prop: str) -> str:
-    """Return why a case has no short reproducer, in a sentence; "" if it can have one."""
+def unsupported(case: Case, prop: str, *, alone: bool = False) -> str:
+    """Return why a case has no short reproducer, in a sentence; "" if it can have one.
+
+    `alone`: without a reference kernel, whose figure tells what is usual.
+    """
     reason = ""
     if prop not in FIGURES:
         reason = f"No figure in /proc shows {prop}"
@@ -35,6 +38,8 @@ def unsupported(case: Case, prop: str) -> str:
         reason = f"The case has {counted(len(case.loads), 'load')}"
     elif case.machine.cpu_count > MOST_CPUS:
         reason = f"The machine has more than {MOST_CPUS} CPUs"
+    elif alone and limit_alone(prop, case.loads[0]) is None:
+        reason = f"Without a reference kernel {prop} has no limit in this load"
     else:
         reason = _unsupported(case.loads[0])
         lines = 0 if reason else render_program(case, prop, "x", 1.0).count("\n")

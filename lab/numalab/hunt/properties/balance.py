@@ -31,27 +31,11 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
     for place, part in enumerate(run.load.parts):
         if partitions and part.group not in partitions:
             continue  # a mask without a CPU beside the partitions depends on the release
-        grace_ms = GRACE_MS if run.load.hotplug or part.kind == "forker" else 0.0
         worst, text = 0, f"every {part.kind} kept to its CPUs"
-        for crew, (window, at_ms) in product(run.crews(place), run.phases(grace_ms)):
-            masks = run.load.masks(place, at_ms, wakees=crew.wakees)
-            away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
-            # A mask without a CPU on line is replaced by the cpuset's, and not restored
-            # (cpuset_cpus_allowed_fallback(), 6.12).
-            if not masks - {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms}:
-                masks = run.load.cpuset_of(place, at_ms)
-            if not masks - away:
-                continue
-            outside = ~pl.col("cpu").is_in(sorted(masks))
-            old = {
-                pid for pid in crew.pids
-                if run.load_tasks[pid].kind == "child"
-                and run.window.start_ns < window.start_ns >= run.born.get(pid, 0)
-            }  # fmt: skip
-            ran = run.time_on(place, window, crew.pids - old).filter(outside)
-            if ran.is_empty():
-                continue
-            pid, cpu, ns = ran.sort("ns", descending=True).row(0)
+        for masks, spans in ran_outside(run, place):
+            length = pl.col("end_ns") - pl.col("start_ns")
+            ran = spans.group_by("pid", "cpu").agg(ns=length.sum()).sort("pid", "cpu")
+            pid, cpu, ns = ran.sort("ns", descending=True, maintain_order=True).row(0)
             if ns > worst:
                 task = run.load_tasks[pid]
                 worst = ns
@@ -60,6 +44,30 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
                     f" on CPU {cpu} for {ns / MS:.2f} ms"
                 )
         yield Observation(worst / MS, text)
+
+
+def ran_outside(run: LoadRecording, place: int) -> Iterator[tuple[frozenset[int], pl.DataFrame]]:
+    """Yield masks of a part, with the spans of its tasks on other CPUs, if any."""
+    grace_ms = GRACE_MS if run.load.hotplug or run.load.parts[place].kind == "forker" else 0.0
+    for crew, (window, at_ms) in product(run.crews(place), run.phases(grace_ms)):
+        masks = run.load.masks(place, at_ms, wakees=crew.wakees)
+        away = {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms < h.on_ms}
+        # A mask without a CPU on line is replaced by the cpuset's, and not restored
+        # (cpuset_cpus_allowed_fallback(), 6.12).
+        if not masks - {h.cpu for h in run.load.hotplug if h.off_ms <= at_ms}:
+            masks = run.load.cpuset_of(place, at_ms)
+        if not masks - away:
+            continue
+        outside = ~pl.col("cpu").is_in(sorted(masks))
+        old = {
+            pid for pid in crew.pids
+            if run.load_tasks[pid].kind == "child"
+            and run.window.start_ns < window.start_ns >= run.born.get(pid, 0)
+        }  # fmt: skip
+        mine = pl.col("pid").is_in(crew.pids - old)
+        spans = clip(run.load_spans.filter(mine & outside), window)
+        if not spans.is_empty():
+            yield masks, spans
 
 
 @register_property("reachability", most=0.5, suspect=0.3)
