@@ -77,6 +77,8 @@ def main() -> NoReturn:
     words = tuple(takewhile(lambda word: word != "--", sys.argv[1:]))
     debug = "--debug" in words
     code = _exit_code(_run, debug=debug)
+    if number := received_signal():
+        code, _Failure.message = 128 + number, "interrupted"
     if code and "--json" in words:
         _exit_code(lambda: _print_error(code), debug=debug)
     _warn_of_skipped()

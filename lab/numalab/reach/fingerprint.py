@@ -15,7 +15,7 @@ _INSTRUCTION = re.compile(r"\s*[0-9a-f]+:\t(.*)")
 _RELOCATION = re.compile(r"\s+[0-9a-f]+: (R_X86_64_\w+)\t(.*)")
 _ABSOLUTE = re.compile(r"\b[0-9a-f]+ (?=<)")  # je     45 <f+0x45>
 _COMMENT = re.compile(r"\s+#.*")
-_SHIFTING = re.compile(r"^(\.(?:rodata\.str|text|init\.text|exit\.text)[\w.]*)[+-]0x[0-9a-f]+")
+_SHIFTING = re.compile(r"^(\.(?:rodata\.str|text|init\.text|exit\.text)[\w.]*)([+-]0x[0-9a-f]+)?")
 _IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
 _PADDING = re.compile(r"(data16 |cs )*(nop\w*|xchg +%ax,%ax)\b.*")
 _NUMBER = re.compile(r"\.\d+$")
@@ -29,9 +29,13 @@ _NO_DATA = ("__bug_table", "__jump_table", "__ex_table", ".altinstructions", ".s
             ".ibt_endbr_seal", ".call_sites", "__patchable_function_entries")  # fmt: skip
 
 
+_RELATIVE = ("R_X86_64_PC32", "R_X86_64_PLT32")
+_TO_NEXT = 4  # bytes from such a place in code to the next instruction, to which it is relative
+
+
 @dataclass(frozen=True)
 class Variable:
-    """A variable in a section of data."""
+    """A variable in a section of data, or a function in one of code."""
 
     name: str
     section: str
@@ -51,7 +55,44 @@ class Fingerprint:
     variables: Mapping[str, tuple[str, ...]]
 
 
-def parse_listing(text: str) -> Mapping[str, tuple[str, ...]]:
+class Targets:
+    """What an object's relocations mean: gas writes a static function or a string as its place.
+
+    `functions` are those of the object, `data` the contents of its sections of data.
+    """
+
+    def __init__(self, functions: Iterable[Variable], data: Mapping[str, bytes]) -> None:
+        self._functions: dict[str, list[Variable]] = {}
+        for function in sorted(functions, key=lambda item: (item.address, -item.size, item.name)):
+            self._functions.setdefault(function.section, []).append(function)
+        self._data = data
+
+    def name(self, kind: str, value: str, *, in_code: bool) -> str:
+        """Return a relocation's target without what moves with other code.
+
+        A function by its name and the offset in it, a string by its text; where neither is known,
+        the section.
+        """
+        match = _SHIFTING.match(value)
+        if match is None:
+            return value
+        section, offset = match[1], int(match[2] or "0", 16)
+        if in_code and kind in _RELATIVE:
+            offset += _TO_NEXT
+        if section.startswith(".rodata.str"):
+            text = self._data.get(section, b"")[max(offset, 0) :].partition(b"\0")[0]
+            return f"{section} {text!r}" if text else section
+        for function in self._functions.get(section, ()):
+            if function.address <= offset < function.address + function.size:
+                within = offset - function.address
+                return f"{_NUMBER.sub('', function.name)}{f'+{within:#x}' if within else ''}"
+        return section
+
+
+_NO_TARGETS = Targets((), {})
+
+
+def parse_listing(text: str, targets: Targets = _NO_TARGETS) -> Mapping[str, tuple[str, ...]]:
     """Return the instructions of each function, without what moves when others change.
 
     `text` is of `objdump --disassemble --line-numbers --inlines --reloc`.
@@ -64,7 +105,7 @@ def parse_listing(text: str) -> Mapping[str, tuple[str, ...]]:
             here.append(_plain(match[1], {own, *inliners}))
             inliners = set()
         elif match := _RELOCATION.fullmatch(line):
-            here.append(f"{match[1]} {_steady(match[2])}")
+            here.append(f"{match[1]} {targets.name(match[1], match[2], in_code=True)}")
         elif match := _PLACE.fullmatch(line):
             if match[1]:
                 inliners.add(int(match[2]))
@@ -73,11 +114,6 @@ def parse_listing(text: str) -> Mapping[str, tuple[str, ...]]:
         elif match := _FUNCTION.fullmatch(line):
             here = functions.setdefault(match[1], [])
     return {name: tuple(_unpadded(code)) for name, code in functions.items()}
-
-
-def _steady(value: str) -> str:
-    """Return a relocation's value without an offset that moves with other code."""
-    return _SHIFTING.sub(r"\1", value)
 
 
 def _plain(text: str, lines: Iterable[int]) -> str:
@@ -96,6 +132,7 @@ def fingerprint(
     data: Mapping[str, bytes],
     relocations: str,
     variables: Iterable[Variable] = (),
+    targets: Targets = _NO_TARGETS,
 ) -> Fingerprint:
     """Hash functions and data; `relocations` is of `objdump --reloc`."""
     moved: dict[str, list[tuple[int, str]]] = {}
@@ -105,7 +142,8 @@ def fingerprint(
             section = match[1]
         elif " R_X86_64_" in line:
             place, kind, value = line.split(maxsplit=2)
-            moved.setdefault(section, []).append((int(place, 16), f"{kind} {_steady(value)}"))
+            target = targets.name(kind, value, in_code=False)
+            moved.setdefault(section, []).append((int(place, 16), f"{kind} {target}"))
     contents: dict[str, list[str]] = {}
     for variable in variables:
         begin, end = variable.address, variable.address + variable.size

@@ -24,7 +24,13 @@ from numalab.kernel.kernel_build import ENVIRONMENT, BuildFolder, build_lock, op
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.process import run
 from numalab.progress import Progress, no_progress
-from numalab.reach.fingerprint import Fingerprint, Variable, fingerprint, parse_listing
+from numalab.reach.fingerprint import (
+    Fingerprint,
+    Targets,
+    Variable,
+    fingerprint,
+    parse_listing,
+)
 from numalab.reach.lines import Code
 from numalab.reach.listing import (
     Symbol,
@@ -36,7 +42,7 @@ from numalab.reach.listing import (
     section_bases,
 )
 
-FORMAT = 4  # raise it when the content of an entry changes
+FORMAT = 5  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
@@ -231,6 +237,16 @@ def _compile(
     option = ["--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn"]
     data = [section for section, flags in sections.values() if "A" in flags and "X" not in flags]
     tree, out = folder.tree, folder.out
+    contents = {section: _bytes(target, section) for section in data}
+    named = {
+        kind: [
+            Variable(symbol.name, sections[symbol.section][0], symbol.address, symbol.size)
+            for symbol in symbols
+            if symbol.kind == kind and symbol.section in sections
+        ]
+        for kind in ("FUNC", "OBJECT")
+    }
+    targets = Targets(named["FUNC"], contents)
     return ObjectText(
         name=name,
         rows=_readelf("--debug-dump=decodedline", place),
@@ -238,14 +254,11 @@ def _compile(
         static_jumps=_objdump(["--reloc", "--section=__jump_table"], target),
         bases=bases,
         fingerprint=fingerprint(
-            parse_listing(_objdump([*option, "--reloc"], target)),
-            {section: _bytes(target, section) for section in data},
+            parse_listing(_objdump([*option, "--reloc"], target), targets),
+            contents,
             _objdump(["--reloc"], target),
-            [
-                Variable(symbol.name, sections[symbol.section][0], symbol.address, symbol.size)
-                for symbol in symbols
-                if symbol.kind == "OBJECT" and symbol.section in sections
-            ],
+            named["OBJECT"],
+            targets,
         ),
         folder=str(out),
         tree=str(tree),

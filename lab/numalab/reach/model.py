@@ -24,7 +24,7 @@ class CodeChange(StrEnum):
     """What a patch changes in the objects that its files are part of."""
 
     LINES = "lines"  # at least one changed line has code
-    FUNCTIONS = "functions"  # code of unchanged lines: macros, constants, layouts
+    FUNCTIONS = "functions"  # code of unchanged lines (macros, layouts), or of unknown objects
     DATA = "data"  # only initial values
     NONE = "none"  # both kernels have the same code and data
 

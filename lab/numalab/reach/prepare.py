@@ -177,14 +177,17 @@ def _code_change(
     before: KernelCode,
     after: KernelCode,
 ) -> CodeChange:
-    """Return what a patch changes: code of its lines, other code, data, or nothing."""
+    """Return what a patch changes: code of its lines, other code, data, or nothing.
+
+    Objects with a changed header that were not compared may have other code.
+    """
     pairs = list(_pairs(before, after))
     same_objects = len(pairs) == len(before.objects) == len(after.objects)
     same_code = same_objects and not any(differing.values())
     changed = [line for side in lines.values() for line in side if line.is_changed]
     if any(line.code or line.state is LineState.UNKNOWN for line in changed) and not same_code:
         return CodeChange.LINES
-    if not same_code:
+    if not same_code or before.left_out or after.left_out:
         return CodeChange.FUNCTIONS
     data = any(changed_data(old.fingerprint, new.fingerprint) for old, new in pairs)
     return CodeChange.DATA if data else CodeChange.NONE

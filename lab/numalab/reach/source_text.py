@@ -9,6 +9,7 @@ _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)")
 _COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _OPERATORS = ("=", ",", "&", "|", "?", "+", "-", "*", "/", "<", ">", "%", "^")
 _HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")  # of a function
+_ENDS = (";", "{", "}", ":", ")")  # a head such as if (...) ends with a parenthesis
 _NEARBY = 40  # lines of a statement
 _MAX_TOKENS = 500
 
@@ -68,14 +69,16 @@ class SourceText:
             if not text:
                 continue
             opened += text.count("(") - text.count(")")
-            goes_on = text.endswith(_OPERATORS) or code[first].startswith(_OPERATORS)
+            goes_on = text.endswith(_OPERATORS) or _continues(code[first])
             if opened > 0 or (goes_on and opened == 0):
                 first, opened = at, 0
-            elif text.endswith((";", "{", "}", ":")):
+            elif not goes_on and text.endswith(_ENDS):
                 break
         last = number
-        while last < len(code) - 1 and not code[last].endswith((";", "{", "}", ":")):
+        opened = sum(text.count("(") - text.count(")") for text in code[first : number + 1])
+        while last < len(code) - 1 and (opened > 0 or not _is_end(code[last], code[last + 1])):
             last += 1
+            opened += code[last].count("(") - code[last].count(")")
             if not code[last] or _DIRECTIVE.match(code[last]):
                 return tuple(range(first, number))
             if code[last] == "{":
@@ -198,6 +201,18 @@ def _blanked(match: "re.Match[str]") -> str:
     if text[0] in "\"'":
         return text[0] + text[0]
     return "".join("\n" if char == "\n" else " " for char in text)
+
+
+def _continues(line: str) -> bool:
+    """Whether a line begins with an operator: `*p = 1`, `++n` and `--n` are statements."""
+    return line.startswith(_OPERATORS) and not line.startswith(("*", "++", "--"))
+
+
+def _is_end(line: str, following: str) -> bool:
+    """Whether a line ends a statement, or the head of one: the next has its body."""
+    if line.endswith(")"):
+        return following != "{" and not _continues(following)
+    return line.endswith((";", "{", "}", ":"))
 
 
 def _macro_lines(code: Sequence[str]) -> frozenset[int]:

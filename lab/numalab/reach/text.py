@@ -33,6 +33,8 @@ def verdict_text(reach: PatchReach) -> str:
         sides = [side for side in (reach.patched, reach.baseline) if side]
         names = [function for side in sides for function in side.functions]
         ran = sum(1 for function in names if function.executions)
+        if not names:
+            return f"{reach.series}: no changed line has code in the objects that were compared"
         return (
             f"{reach.series}: no changed line has code, but the code of {len(names)} functions"
             f" differs; {ran} of them ran"

@@ -142,6 +142,25 @@ def test_a_library_that_makes_an_error_of_a_signal_prints_no_traceback() -> None
     assert done.returncode == 128 + signal.SIGTERM
 
 
+def test_the_document_of_a_signal_has_its_exit_code() -> None:
+    program = """
+        import os, signal, sys
+        from numalab.cli import main
+        from numalab.cli.entry import main as start
+
+        def run():
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 0
+
+        sys.argv, main._run = ["numalab", "measures", "--json"], run
+        start()
+    """
+    words = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stdout == "" or json.loads(done.stdout)["exit_code"] == done.returncode
+
+
 def test_what_a_guest_printed_goes_through_as_it_is_but_not_to_a_terminal() -> None:
     said = b"caf\xc3\xa9\t1\n\x1b]0;owned\x07\x1b[2J\x9b\xff dos\r\nhidden\rshown\n"
     plain = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from numalab.reach.fingerprint import (
     Fingerprint,
+    Targets,
     Variable,
     changed_data,
     changed_functions,
@@ -55,3 +56,44 @@ def test_data_counts_with_its_relocations() -> None:
     moved = "RELOCATION RECORDS FOR [.data]:\n0000000000000000 R_X86_64_64 {}\n"
     before, after = (fingerprint({}, {".data": b"\0" * 8}, moved.format(name)) for name in "ab")
     assert changed_data(before, after) == (".data",)
+
+
+STATIC = """\
+0000000000000000 <build>:
+       0:\tmov    $0x0,%rax
+\t\t\t0: R_X86_64_32S\t.text+0x{smt:x}
+       7:\tlea    0x0(%rip),%rdi
+\t\t\ta: R_X86_64_PC32\t.rodata.str1.1+0x{text:x}
+       e:\tcall   0 <build>
+\t\t\tf: R_X86_64_PLT32\t.text-0x4
+      13:\tret
+"""
+STRINGS = {".rodata.str1.1": b"one\0two\0"}
+
+
+def table(first: int, *, moved: int = 0, smt: int = 0x40, text: int = 0) -> Fingerprint:
+    """Return an object with two static functions, a table of one, and code that names the other."""
+    functions = [
+        Variable("build", ".text", 0, 0x14),
+        Variable("smt_flags", ".text", 0x40 + moved, 16),
+        Variable("core_flags", ".text", 0x60 + moved, 16),
+    ]
+    targets = Targets(functions, STRINGS)
+    places = f"RELOCATION RECORDS FOR [.data]:\n00000000 R_X86_64_64 .text+{first + moved:#x}\n"
+    listing = STATIC.format(smt=smt + moved, text=(text - 4) % 2**64)
+    listing = listing.replace("+0xfffffffffffffffc", "-0x4")
+    rows = [Variable("topology", ".data", 0, 8)]
+    return fingerprint(parse_listing(listing, targets), {".data": b""}, places, rows, targets)
+
+
+def test_static_functions_and_strings_are_told_apart() -> None:
+    """gas writes them as a section and an offset, which moves when other code does."""
+    plain = table(0x40)
+    for other in (table(0x40, moved=0x20), table(0x40)):
+        assert changed_functions(plain, other) == changed_data(plain, other) == ()
+    swapped = table(0x60)
+    assert changed_functions(plain, swapped) == ()
+    assert changed_data(plain, swapped) == (".data",)
+    assert changed_variables(plain, swapped) == ("topology",)
+    assert changed_functions(plain, table(0x40, smt=0x60)) == ("build",)
+    assert changed_functions(plain, table(0x40, text=4)) == ("build",)

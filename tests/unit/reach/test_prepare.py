@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +15,7 @@ from numalab.kernel.kernel_specs import KernelSpec
 from numalab.process import run
 from numalab.progress import no_progress
 from numalab.reach import kernel_code_artifact, prepare
+from numalab.reach.fingerprint import changed_variables
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import CodeChange, LineState
@@ -221,6 +222,48 @@ def test_a_changed_macro_changes_its_functions(
 def test_a_changed_initial_value_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change, _ = prepared(tmp_path, monkeypatch, (SOURCE.replace("= 5", "= 6"), HEADER))
     assert change is CodeChange.DATA
+
+
+STATIC = """\
+#include "a.h"
+static int first(int a) { return a * 3; }
+static int second(int a) { return a - 7; }
+static int (*table[])(int) = { first };
+int (*chosen)(int) = second;
+extern void use(void *);
+extern void print(const char *);
+void tell(void) { use(table); print("one"); print("two"); }
+unsigned long jiffies_64;
+"""
+
+
+def test_other_static_functions_in_a_table_are_other_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = STATIC.replace("{ first }", "{ second }").replace("= second", "= first")
+    change, _ = prepared(tmp_path, monkeypatch, (after, HEADER), (STATIC, HEADER))
+    assert change is CodeChange.DATA
+    moved = STATIC.replace("extern", "static int moves(int a) { return a; }\nextern", 1)
+    moved = moved.replace("void tell", "int (*more)(int) = moves;\nvoid tell")
+    same = [code_of(tmp_path / name, text, HEADER) for name, text in (("a", STATIC), ("b", moved))]
+    before, later = (code.objects[0].fingerprint for code in same)
+    assert changed_variables(before, later) == ()
+
+
+def test_other_strings_are_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = STATIC.replace('"one"', '"2"').replace('"two"', '"one"').replace('"2"', '"two"')
+    change, _ = prepared(tmp_path, monkeypatch, (after, HEADER), (STATIC, HEADER))
+    assert change is CodeChange.LINES
+
+
+def test_objects_that_were_not_compared_may_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = code_of
+    monkeypatch.setitem(globals(), "code_of", lambda *words: replace(read(*words), left_out=3))
+    change, table = prepared(tmp_path, monkeypatch, (SOURCE.replace("Decides.", "It."), HEADER))
+    assert change is CodeChange.FUNCTIONS
+    assert any("3 more objects" in note for note in table.notes)
 
 
 def test_a_line_that_the_configuration_leaves_out(

@@ -68,6 +68,36 @@ def test_a_continued_line_belongs_to_its_statement(line: int, rest: tuple[int, .
     assert SOURCE.statement(line) == rest
 
 
+GUARDS = """\
+	if (mode &&
+		!node_is_toptier(src) && !valid(last))
+		return false;
+	for (i = 0; i < n;
+			i++)
+		*p = first(a)
+			+ second(b);
+	list_for_each(p, head)
+		++n;
+	else if (a)
+		return call(a,
+				b);
+	case 3:
+		x = y;
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [
+        (1, (2,)), (2, (1,)), (3, ()), (4, (5,)), (5, (4,)), (6, (7,)), (7, (6,)), (8, ()),
+        (9, ()), (10, ()), (11, (12,)), (12, (11,)), (14, ()),
+    ],
+)  # fmt: skip
+def test_the_body_of_a_condition_is_another_statement(line: int, rest: tuple[int, ...]) -> None:
+    """Else a body that never ran would have the count of its condition."""
+    assert SourceText(GUARDS, {}).statement(line) == rest
+
+
 def test_options_that_are_not_set_leave_lines_out() -> None:
     source = SourceText("#ifdef CONFIG_SCHED_CORE\nint a;\n#endif\n", {})
     assert source.reason(2).text == "CONFIG_SCHED_CORE is not set"
