@@ -5,6 +5,7 @@ started (`make` starts hundreds).
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,13 @@ from pathlib import Path
 from numalab.errors import HostError
 
 TAIL_LINES = 20
+# Variables that git, kbuild, make, configure and gcc obey: a hook of git sets GIT_DIR, and kbuild
+# writes to the file that KCONFIG_CONFIG names.
+_SETTING = re.compile(
+    r"(GIT|KBUILD|KCONFIG|INSTALL)_\w+|K(C|A|CPP|RUST)FLAGS|(HOST)?(C|CXX|CPP|LD|AS)FLAGS|CONFIG_"
+    r"|(GNU)?MAKEFLAGS|MFLAGS|MAKE(LEVEL|FILES|OVERRIDES)|GREP_OPTIONS|SOURCE_DATE_EPOCH"
+    r"|(C|CPLUS|OBJC)_INCLUDE_PATH|CPATH|COMPILER_PATH|LIBRARY_PATH|GCC_\w+|DEPENDENCIES_OUTPUT"
+)
 _UMASK = 0o022  # builds must not depend on the user's umask; they lie in folders of this user only
 
 _running: set[int] = set()
@@ -92,7 +100,8 @@ def run(
     """Run a command to its end and return what it printed, decoded as UTF-8.
 
     `errors` is for bytes of stdout that are not UTF-8, as in `bytes.decode`. `env` is added to this
-    process's environment. Raises CommandFailed when `check` and the status is not 0,
+    process's environment, of which settings of git, make and compilers are left out. Raises
+    CommandFailed when `check` and the status is not 0,
     CommandTimedOut after `timeout` seconds, HostError if the program does not exist.
     """
     process = _start(argv, cwd=cwd, env=env, stdin=stdin is not None, stderr=subprocess.PIPE)
@@ -137,6 +146,11 @@ def run_logged(
     _completed(argv, process.returncode, "\n".join(tail), "", began, check=True)
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment without what would change the results of git, make and compilers."""
+    return {name: value for name, value in os.environ.items() if not _SETTING.fullmatch(name)}
+
+
 def _start(
     argv: Sequence[str | Path],
     *,
@@ -149,7 +163,7 @@ def _start(
         process = subprocess.Popen(
             [str(word) for word in argv],
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env={**_environment(), **(env or {})},
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -6,6 +6,7 @@ repository in the cache, which borrows the objects of the other (gitrepository-l
 objects/info/alternates).
 """
 
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numalab.artifact.digest import digest_of
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import home_expanded, write_json, write_text
+from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
 from numalab.source.plain_files import NotPlain, SourceFile
@@ -22,6 +24,11 @@ from numalab.source.source_tree import forget_series
 
 PREFIX = "git:"
 _PLAIN_MODES = ("100644", "100755")
+_REPOSITORY_MODE = "160000 "
+_AT_ONCE = 500  # names on a command line
+_NO_SPACE = "No space left"
+_FULL = 32 << 20  # bytes: what a full disk may still have
+_LONGEST = 300  # characters of a message of git
 
 
 @dataclass(frozen=True)
@@ -79,30 +86,55 @@ def resolve(path: Path, revision: str) -> str:
 def snapshot(path: Path) -> GitTree:
     """Return a folder in its present state: a work tree with uncommitted changes, or any folder.
 
-    Files that its .gitignore names are left out. Raises UserError, HostError.
+    Files that its .gitignore names are left out unless they are tracked. Raises UserError, also
+    for a folder that holds another repository, and HostError.
     """
     folder = _own_folder(path)
     inside = git(["rev-parse", "--show-toplevel"], cwd=path, check=False)
     top = inside.stdout.strip() if inside.returncode == 0 else ""
     is_top = bool(top) and Path(top).resolve() == path.resolve()
-    repository = _own_repository(folder, path if is_top else None)
-    environment = {
-        "GIT_DIR": str(repository),
-        "GIT_WORK_TREE": str(path),
-        "GIT_INDEX_FILE": str(folder / "snapshot.index"),
-    }
-    try:
-        git(["add", "--all", "."], cwd=path, env=environment)
-        tree = git(["write-tree"], cwd=path, env=environment).stdout.strip()
-    except CommandFailed as failed:
-        raise UserError(
-            f"git cannot read this folder: {failed.completed.stderr.strip()[-300:]}", file=path
-        ) from None
-    finally:
-        (folder / "snapshot.index.lock").unlink(missing_ok=True)
+    with locked(folder / "snapshot.lock"):
+        repository = _own_repository(folder, path if is_top else None)
+        try:
+            tree = _write_tree(path, repository, folder / "snapshot.index", is_top)
+        except CommandFailed as failed:
+            raise UserError(f"git cannot read this folder: {_said(failed)}", file=path) from None
+        finally:
+            (folder / "snapshot.index.lock").unlink(missing_ok=True)
     head = git(["describe", "--always", "--tags", "--dirty"], cwd=path, check=False)
     words = head.stdout.strip() if is_top and head.returncode == 0 else f"files {tree[:12]}"
     return GitTree(folder, tree, words)
+
+
+def _write_tree(path: Path, repository: Path, index: Path, is_top: bool) -> str:
+    """Write the files of a folder to the repository, and return git's id of their tree."""
+    environment = {
+        "GIT_DIR": str(repository),
+        "GIT_WORK_TREE": str(path),
+        "GIT_INDEX_FILE": str(index),
+    }
+    git(["add", "--all", "."], cwd=path, env=environment)
+    if is_top:
+        words = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
+        tracked = git(words, cwd=path, errors="surrogateescape").stdout.split("\0")
+        present = [name for name in tracked if name and os.path.lexists(path / name)]
+        for at in range(0, len(present), _AT_ONCE):
+            some = present[at : at + _AT_ONCE]
+            git(["--literal-pathspecs", "add", "-f", "--", *some], cwd=path, env=environment)
+    staged = git(["ls-files", "-z", "--stage"], cwd=path, env=environment).stdout.split("\0")
+    for entry in staged:
+        if entry.startswith(_REPOSITORY_MODE):
+            name = entry.partition("\t")[2]
+            raise UserError("is a git repository of its own, and is not read", file=path / name)
+    return git(["write-tree"], cwd=path, env=environment).stdout.strip()
+
+
+def _said(failed: CommandFailed) -> str:
+    """Return why git failed: its line about the disk, else its first error, whole."""
+    lines = [line.strip() for line in failed.completed.stderr.splitlines() if line.strip()]
+    full = [line for line in lines if _NO_SPACE in line]
+    errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (full or errors or lines or ["it gave no reason"])[0][:_LONGEST]
 
 
 def format_patches(path: Path, first: str, last: str) -> bytes:
@@ -180,10 +212,11 @@ def check_out(tree: GitTree) -> Path:
         if interrupted:
             git(["clean", "-ffdxq", "-e", "/build-*"], cwd=source, env=environment)
     except CommandFailed as failed:
-        raise HostError(
-            f"git cannot write {source}: {failed.completed.stderr.strip()[-300:]}",
-            hint="free 2 GB there, or set NUMALAB_CACHE to another disk",
-        ) from None
+        reason = _said(failed)
+        if shutil.disk_usage(folder).free < _FULL and _NO_SPACE not in reason:
+            reason = f"{_NO_SPACE} on device ({reason})"
+        hint = "free 2 GB there, or set NUMALAB_CACHE to another disk"
+        raise HostError(f"git cannot write {source}: {reason}", hint=hint) from None
     write_json(memory, tree.tree)
     return source
 
@@ -208,11 +241,12 @@ def git(
     check: bool = True,
     errors: str = "replace",
 ) -> Completed:
-    """Run git without settings of the user or of a git above this process."""
+    """Run git without its hooks and lists of ignored files, or a git above this process."""
     plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     # Settings of a repository may name programs for hooks and a monitor of files.
     options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
-    options += ["-c", "core.fsmonitor=false"]
+    options += ["-c", "core.fsmonitor=false", "-c", "core.excludesFile=/dev/null"]
+    options += ["-c", "core.attributesFile=/dev/null", "-c", "diff.noprefix=false"]
     argv: list[str | Path] = [find_program("git", "git"), *options, *words]
     return run(argv, cwd=cwd, env={**plain, **(env or {})}, check=check, errors=errors)
 

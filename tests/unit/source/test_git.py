@@ -1,0 +1,114 @@
+"""A folder of the user as a kernel source: all of its files, whatever the environment says."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.process import CommandFailed, Completed
+from numalab.source import git as module
+from numalab.source.git import find_revision, git, read_blob, snapshot
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    return repository(tmp_path / "a tree", {"Makefile": "VERSION = 6\n", ".gitignore": "*.mod.c\n"})
+
+
+def repository(folder: Path, files: dict[str, str]) -> Path:
+    folder.mkdir()
+    in_git(folder, "init", "-q")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    commit(folder)
+    return folder
+
+
+def commit(folder: Path) -> None:
+    in_git(folder, "add", "-f", ".")
+    in_git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x")
+
+
+def in_git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+
+def names(folder: Path) -> set[str]:
+    """Return the files of the present state of a folder."""
+    now = snapshot(folder)
+    words = ["ls-tree", "-r", "--name-only", now.tree]
+    env = {"GIT_DIR": str(now.folder / "repository.git")}
+    return set(git(words, env=env).stdout.split())
+
+
+def test_ignored_files_of_the_user_are_part_of_a_kernel(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`core` is a common entry, and the name of many folders of the kernel."""
+    ignore = tmp_path / "config/git/ignore"
+    ignore.parent.mkdir(parents=True)
+    ignore.write_text("core\n*.c\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tree / "core").mkdir()
+    (tree / "core/a.c").write_text("")
+    assert names(tree) == {"Makefile", ".gitignore", "core/a.c"}
+
+
+def test_a_tracked_file_is_part_of_it_though_gitignore_names_it(tree: Path) -> None:
+    (tree / "a.mod.c").write_text("")
+    assert "a.mod.c" not in names(tree)
+    commit(tree)
+    (tree / "b.mod.c").write_text("")
+    assert names(tree) == {"Makefile", ".gitignore", "a.mod.c"}
+    (tree / "a.mod.c").unlink()
+    assert names(tree) == {"Makefile", ".gitignore"}
+
+
+def test_a_repository_in_a_tree_is_refused(tree: Path) -> None:
+    repository(tree / "driver", {"a.c": ""})
+    with pytest.raises(UserError, match="driver: is a git repository of its own, and is not read"):
+        snapshot(tree)
+
+
+def test_a_git_above_this_process_has_no_effect(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks of git set GIT_DIR and GIT_INDEX_FILE."""
+    other = repository(tmp_path / "other", {"b": ""})
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git/index"))
+    assert names(tree) == {"Makefile", ".gitignore"}
+    assert read_blob(find_revision(f"git:{tree}@HEAD"), "Makefile") == "VERSION = 6\n"
+
+
+def test_several_commands_read_a_folder_at_once(tree: Path) -> None:
+    for number in range(300):
+        (tree / f"{number}.c").write_text(str(number))
+    with ThreadPoolExecutor(4) as pool:
+        trees = {read.tree for read in pool.map(snapshot, [tree] * 8)}
+    assert len(trees) == 1
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("warning: x\nfatal: cannot read a\nb\n", "fatal: cannot read a"),
+        ("error: a\nfatal: write error: No space left on device\n", "No space left on device"),
+        ("odd\n", "odd"),
+        ("", "it gave no reason"),
+    ],
+)
+def test_the_reason_of_git_is_a_whole_line(
+    stderr: str, reason: str, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_words: object, **_settings: object) -> Completed:
+        raise CommandFailed(Completed(("git",), 128, "", stderr, 0.0))
+
+    find_revision(f"git:{tree}")  # makes the repository of the cache
+    monkeypatch.setattr(module, "run", lambda argv, **settings: fails() if "add" in argv
+                        else Completed((), 1, "", "", 0.0))  # fmt: skip
+    with pytest.raises(UserError, match=f"a tree: git cannot read this folder: .*{reason}$"):
+        snapshot(tree)
