@@ -120,7 +120,8 @@ def _image_artifact(recipe: Recipe, packages: Path) -> Artifact[BuiltImage]:
 def _prebuilt_image(recipe: Recipe, folder: Path) -> BuiltImage:
     built = _read_image(recipe, _written_digest(folder / _ROOT), folder)
     if built is None:
-        raise UserError("no image in this folder: its image.json is damaged", file=folder)
+        reason = "no image in this folder: its image.json is damaged, or root.erofs is not whole"
+        raise UserError(reason, file=folder)
     return built
 
 
@@ -129,21 +130,35 @@ def _read_image(recipe: Recipe, digest: str, folder: Path) -> BuiltImage | None:
     path, record = folder / _ROOT, read_record(folder / _RECORD, PackedImage)
     if record is None or not path.is_file():
         return None
+    block = _superblock(path)
+    blocks = int.from_bytes(block[36:40], "little") << block[12] if block else 0
+    if not block or block[48:64].hex() != digest[:32] or path.stat().st_size < blocks:
+        return None
     return BuiltImage(recipe.name, path, digest, path.stat().st_size, record.packages)
 
 
 def _written_digest(path: Path) -> str:
     """Read the digest that `make_erofs` wrote into an image: its UUID.
 
-    It is at byte 48 of the superblock, which is at 1024 (struct erofs_super_block,
-    fs/erofs/erofs_fs.h, Linux 6.12). Raises UserError for a file without one.
+    Raises UserError for a file that is no erofs image.
     """
-    with reading(path), path.open("rb") as file:
-        file.seek(1024)
-        block = file.read(64)
-    if len(block) < 64 or block[:4] != _EROFS_MAGIC:
+    with reading(path):
+        block = _superblock(path)
+    if not block:
         raise UserError("is no erofs image", file=path)
     return block[48:].hex()
+
+
+def _superblock(path: Path) -> bytes:
+    """Return the superblock of an erofs image, b"" for another file. Raises OSError.
+
+    It is at 1024, with log2 of the block size at byte 12, the number of blocks at 36 and the UUID
+    at 48 (struct erofs_super_block, fs/erofs/erofs_fs.h, Linux 6.12).
+    """
+    with path.open("rb") as file:
+        file.seek(1024)
+        block = file.read(64)
+    return block if len(block) == 64 and block[:4] == _EROFS_MAGIC else b""
 
 
 def packages_digest(recipe: Recipe) -> str:

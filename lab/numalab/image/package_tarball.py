@@ -68,11 +68,10 @@ def pack_packages(recipe: Recipe, target: Path, log: Path, on_progress: Progress
         if missing := missing_package(log.read_text(errors="replace")):
             near = get_close_matches(missing, _package_names(), 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise UserError(
-                f"{recipe.suite} has no package {missing!r}{hint}",
-                file=declared_in(recipe, missing),
-                key="packages",
-            ) from None
+            reason = f"{recipe.suite} has no package {missing!r}{hint}"
+            file = declared_in(recipe, missing)
+            key = "--package" if file is None else "packages"
+            raise UserError(reason, file=file, key=key) from None
         step = _FAILED_STEP.search(failed.completed.stdout)
         what = f"a step of post failed: {shlex.split(step[1])[0]}" if step else "mmdebstrap failed"
         tail = failed.completed.stdout

@@ -75,7 +75,7 @@ class Recipe:
     after all packages are installed. `files` are folders that are copied over the tree, in order.
     `limit_mib` bounds the finished image. `extends` is the name of the recipe that this one
     extends, or empty. `built` is the folder of an image that was built on another host; `packages`
-    are then all its packages.
+    are then all its packages. `added` are those that no recipe names.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Recipe:
     post: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     built: Path | None = None
+    added: tuple[str, ...] = ()
 
 
 def images_dir() -> Path:
@@ -132,13 +133,16 @@ def _built_image(folder: Path) -> Recipe:
     )
 
 
-def declared_in(recipe: Recipe, package: str) -> Path:
-    """Return the file that names a package: the recipe's or that of a recipe it extends."""
+def declared_in(recipe: Recipe, package: str) -> Path | None:
+    """Return the file that names a package: the recipe's or that of a recipe it extends.
+
+    None for one that was added to the recipe (`with_packages`).
+    """
     if recipe.extends:
         base = load_recipe(recipe.extends)
         if package in base.packages:
             return declared_in(base, package)
-    return recipe.file
+    return None if package in recipe.added else recipe.file
 
 
 def with_overlay(recipe: Recipe, folder: Path) -> Recipe:
@@ -153,9 +157,12 @@ def with_packages(recipe: Recipe, names: Sequence[str]) -> Recipe:
     for name in names:
         if not _PACKAGE.fullmatch(name):
             raise UserError(f"{name!r} is not a Debian package name", key="--package")
+    if not names:
+        return recipe
     packages = tuple(sorted({*recipe.packages, *names}))
+    added = tuple(sorted({*names} - {*recipe.packages}))
     limit = max(recipe.limit_mib, _LIMIT_WITH_PACKAGES_MIB)
-    return replace(recipe, packages=packages, limit_mib=limit) if names else recipe
+    return replace(recipe, packages=packages, added=added, limit_mib=limit)
 
 
 def chosen_recipe(name: str, packages: Sequence[str] = (), overlay: Path | None = None) -> Recipe:

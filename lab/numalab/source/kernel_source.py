@@ -114,10 +114,25 @@ def unpack(source: Source) -> Path:
     find_program("xz", "xz-utils")
     with replacing(tree) as new:
         new.mkdir()
+        tar = find_program("tar", "tar")
+        first = run(
+            [
+                tar,
+                "--list",
+                "--file",
+                source.tarball,
+                "--occurrence=1",
+                "--wildcards",
+                "*/Makefile",
+            ],
+            env={"LC_ALL": "C"},
+            check=False,
+        ).stdout
+        above = 2 if first.startswith("./") else 1  # folders above those of the tree
         try:
             run(
-                [find_program("tar", "tar"), "--extract", "--file", source.tarball,
-                 "--directory", new, "--strip-components=1", "--no-same-owner"],
+                [tar, "--extract", "--file", source.tarball,
+                 "--directory", new, f"--strip-components={above}", "--no-same-owner"],
                 env={"LC_ALL": "C"},
             )  # fmt: skip
         except CommandFailed as error:
@@ -170,7 +185,7 @@ def _makefile_version(tarball: Path) -> dict[str, str]:
     done = run(
         [find_program("tar", "tar"), "--extract", "--to-stdout", "--file", tarball,
          "--occurrence=1", "--wildcards", "--no-wildcards-match-slash",
-         "*/Makefile"],
+         "*/Makefile", "./*/Makefile"],
         check=False,
         env={"LC_ALL": "C"},
     )  # fmt: skip

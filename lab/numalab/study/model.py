@@ -23,7 +23,8 @@ from numalab.topology.file_format import TopologyFile
 Finite = Annotated[float, Field(allow_inf_nan=False)]  # NaN differs from itself
 Parameter = str | int | Finite
 # A name, or the path of a build; kernels may also be packages and sources.
-NameOrPath = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=1000)]
+# A path of the user: any characters but control characters.
+NameOrPath = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 MOST_COMBINATIONS = 1000  # of the values of all axes
 # What a report says of the runs; no run depends on these keys.

@@ -72,6 +72,15 @@ def test_a_topology_and_a_workload_of_a_lab_folder_are_planned_and_built(
     assert set(build_workload(workload.folder)) == {"mine"}
 
 
+@pytest.mark.parametrize("name", ["studies", "Makefile"])
+def test_what_is_in_the_way_leaves_the_folder_as_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("nowhere")
+    done = init(tmp_path)
+    assert done.returncode == 2
+    assert f"already exists: {name}" in done.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / name]
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("mine\n")
     done = init(tmp_path)

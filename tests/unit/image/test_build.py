@@ -251,6 +251,19 @@ def test_a_folder_that_holds_no_image_is_refused(tmp_path: Path) -> None:
         ensure_image(load_recipe(str(tmp_path)))
 
 
+@pytest.mark.parametrize("size", [0, 4096, 65536])
+def test_an_image_that_was_cut_is_built_again(recipe: Recipe, tmp_path: Path, size: int) -> None:
+    (tmp_path / "overlay").mkdir()
+    (tmp_path / "overlay/file").write_bytes(bytes(range(256)) * 4096)
+    whole = with_overlay(recipe, tmp_path / "overlay")
+    image = ensure_image(whole)
+    data = image.path.read_bytes()
+    image.path.chmod(0o600)
+    os.truncate(image.path, size)
+    assert built_image(whole) is None
+    assert ensure_image(whole).path.read_bytes() == data
+
+
 def test_images_of_a_recipe_that_were_used_longest_ago_go(recipe: Recipe, tmp_path: Path) -> None:
     overlay = tmp_path / "overlay"
     overlay.mkdir()

@@ -17,7 +17,7 @@ from numalab.image.package_tarball import (
     pack_packages,
     render_mmdebstrap,
 )
-from numalab.image.recipe import Recipe
+from numalab.image.recipe import Recipe, with_packages
 from numalab.source.debian_packages import parse_targets
 from support.signed_mirror import publish_suite, signing_keys
 
@@ -130,6 +130,10 @@ def test_an_unknown_package_is_the_users_error(
     with pytest.raises(UserError, match=message) as caught:
         pack_packages(RECIPE, tmp_path / "t.tar", tmp_path / "log", lambda what, done: None)
     assert (caught.value.file, caught.value.key) == (RECIPE.file, "packages")
+    with pytest.raises(UserError, match=f"--package: {message}"):
+        pack_packages(
+            with_packages(RECIPE, ["dsah"]), tmp_path / "t.tar", tmp_path / "log", lambda *_: None
+        )
 
 
 def test_any_other_failure_ends_with_the_log(

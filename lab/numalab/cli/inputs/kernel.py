@@ -99,7 +99,7 @@ def build(
     if every:
         specs = [spec for spec in specs if _is_here(spec)]
     kernels = []
-    table = Table("kernel", "release", "seconds", "bzImage", box=None)
+    rows = [("kernel", "release", "seconds", "bzImage")]
     for spec in specs:
         built = built_kernel(spec)
         if built is None:
@@ -107,8 +107,13 @@ def build(
                 built = ensure_kernel(spec, on_progress=progress, jobs=jobs)
             _say_time(built)
         kernels.append(built)
-        table.add_row(built.spec_name, built.release, f"{built.seconds:.0f}", str(built.bzimage))
-    emit(kernels, as_json, table)
+        row = (built.spec_name, built.release, f"{built.seconds:.0f}", str(built.bzimage))
+        rows.append(row)
+    # A rich table would cut the paths where the output is no terminal.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True))
+             for row in rows]  # fmt: skip
+    emit(kernels, as_json, "\n".join(f" {line.rstrip()}" for line in lines))
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """`numalab init`: create a lab folder."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +25,24 @@ def command(
         for path in sorted(TEMPLATE.rglob("*"))
         if path.is_file()
     }
-    existing = [str(name) for name in files if (folder / name).exists()]
+    parents = {parent for name in files for parent in name.parents}
+    existing = [str(name) for name in files if os.path.lexists(folder / name)]
+    existing += [
+        str(name)
+        for name in sorted(parents)
+        if os.path.lexists(folder / name) and not (folder / name).is_dir()
+    ]
     if existing:
         raise UserError(f"already exists: {', '.join(existing)}", file=folder)
-    for name, text in files.items():
-        write_text(folder / name, text)
-        say(f"made {shown(folder / name)}")
+    made: list[Path] = []
+    try:
+        for name, text in files.items():
+            made.append(folder / name)
+            write_text(folder / name, text)
+    except BaseException:  # the disk is full, or Ctrl-C
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+    for path in made:
+        say(f"made {shown(path)}")
     say("put your patches into kernel-configs/series/mine, then: numalab run mine")
