@@ -171,6 +171,15 @@ def require_plugins() -> None:
         _load(path.resolve())
 
 
+def loaded_plugins() -> tuple[str, ...]:
+    """Import the plug-ins of the lab folders; return `NAME (digest of its content)` of each."""
+    load_plugins()
+    return tuple(
+        f"{path.name} ({hashlib.sha256(path.read_bytes()).hexdigest()[:8]})"
+        for path in sorted(_imported, key=lambda path: path.name)
+    )
+
+
 def explain_fault(error: BaseException) -> UserError | None:
     """Return an error that names the plug-in which raised `error`; None for an error of numalab.
 

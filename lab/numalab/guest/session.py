@@ -21,6 +21,8 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from numalab.errors import GuestLost, HostError, UserError
+from numalab.files import read_regular
+from numalab.guest.console import printable
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.terminal import open_console
 from numalab.guest.watch import Limits
@@ -34,6 +36,8 @@ _MIB = 1 << 20
 _LONGEST_SCRIPT = 1 << 20
 _ANSWER = re.compile(rb"\x05([0-9]{1,9}) ([0-9]{1,3})\x06")
 _LONGEST_ANSWER = 16
+_NO_CAPTURE = "no-capture"  # session.sh
+_LONGEST_REASON = 4096
 _CHUNK = 4096
 _LOOK = 0.2  # seconds between two looks whether the guest still runs
 _TIME = 1_704_067_200  # of files in the guest: 2024-01-01T00:00:00Z
@@ -125,8 +129,8 @@ class Session:
 
         Every `sample_ms` the memory of its processes is read (0: never). `into` gets what it left:
         output, times, files below $OUT, a recording. Files that the guest has already are not sent
-        again. Raises GuestLost when the guest is lost, UserError for too many files, HostError for
-        a full disk of this host.
+        again. Raises GuestLost when the guest is lost, UserError for too many files or an event
+        that the kernel lacks, HostError for a full disk of this host.
         """
         self._check()
         mib = self._send_files(files)
@@ -137,6 +141,9 @@ class Session:
         self._write(b"%d %d %s\n" % (mib, sample_ms, text))
         status = self._await(self._number)
         self.collect(into.out, f"/out/commands/{self._number}")
+        with suppress(FileNotFoundError):
+            reason = read_regular(into.out / _NO_CAPTURE, _LONGEST_REASON, follow=False)
+            raise UserError(printable(reason.decode("utf-8", "replace").strip()), key="events")
         return status
 
     @property

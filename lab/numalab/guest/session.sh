@@ -9,6 +9,7 @@ set -u
 
 LAB=/usr/lib/numalab
 COMMANDS=/job/out/commands
+NO_CAPTURE=no-capture # why nothing is recorded, beside what a command leaves
 
 # shellcheck disable=SC1091 # in the image
 . $LAB/capture.sh
@@ -38,7 +39,7 @@ while IFS=' ' read -r mib sample_ms line; do
         busybox dd if=/dev/pmem1 iflag=direct bs=1M skip="$1" count="$mib" status=none |
         busybox tar xf - -C /job/files
     # Extracting removes the trace instance, so that each command gets one of its own.
-    capture_start || complain "$CAPTURE_REASON"
+    capture_start || printf '%s\n' "$CAPTURE_REASON" >"$place/$NO_CAPTURE"
     OUT=$place/files $LAB/numalab-run "$place" "$sample_ms" p -- sh /run/numalab.command \
         </dev/null >"$place/stdout" 2>"$place/stderr"
     status=$?

@@ -14,7 +14,7 @@ class WorkerHost:
     """The host of a worker.
 
     `name` is the machine (with its cache), `kind` the hardware and software that affect timing.
-    `error` is the reason why it cannot execute runs.
+    `error` is the reason why it cannot execute runs. `plugins` are those that it has imported.
     """
 
     name: str
@@ -25,6 +25,7 @@ class WorkerHost:
     qemu: str
     numalab: str
     error: str = ""
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass

@@ -187,6 +187,9 @@ class Cluster:
             return host.error
         if host.numalab != self._here.numalab:
             return f"it runs numalab {host.numalab}, this side {self._here.numalab}"
+        if lacking := [name for name in self._here.plugins if name not in host.plugins]:
+            names = ", ".join(lacking)
+            return f"it lacks this side's plug-in {names}; start it in a copy of the lab folder"
         self._reference = self._reference or host.qemu
         if host.qemu != self._reference:
             return (

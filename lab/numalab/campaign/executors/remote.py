@@ -21,6 +21,7 @@ from numalab.guest.verdicts import unusable_device
 from numalab.host.read import total_mib
 from numalab.limits.cgroup import usable_cpus
 from numalab.places import cache_dir
+from numalab.plugins import loaded_plugins
 from numalab.process import version_line
 from numalab.results.archive import pack_folder
 from numalab.results.layout import Results
@@ -63,6 +64,7 @@ def describe_host() -> WorkerHost:
         qemu=qemu,
         numalab=f"{version('numalab')}, Python {platform.python_version()}",
         error=error,
+        plugins=loaded_plugins(),
     )
 
 
