@@ -104,6 +104,11 @@ class Registry(Generic[T]):
         """Return the function or class behind an entry."""
         return self._definitions[name]
 
+    def file(self, name: str) -> str | None:
+        """Return the file of the plug-in that defines an entry; None for a built-in one."""
+        module = sys.modules.get(self.module(name))
+        return None if self.is_built_in(name) or module is None else module.__file__
+
     def module(self, name: str) -> str:
         """Return the module that defines an entry."""
         return self._definitions[name].__module__

@@ -10,6 +10,7 @@ one machine share; `numa_machine` is the machine, and `compare_programs` compare
 it. With pytest-xdist, each worker has a guest of its own.
 """
 
+import hashlib
 import re
 import shutil
 import sys
@@ -73,6 +74,19 @@ class _Guests:
         self.session = None
         self.stack.close()
 
+    def lose(self, error: BaseException) -> BaseException | None:
+        """End a guest that was lost; return the error with the folder that is kept of it."""
+        from numalab.api import GuestLost  # noqa: PLC0415
+
+        if not isinstance(error, GuestLost) or self.session is None:
+            return None
+        self.session = None
+        try:
+            self.stack.__exit__(type(error), error, error.__traceback__)
+        except GuestLost as moved:
+            return moved.with_traceback(error.__traceback__)
+        return None
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
@@ -116,7 +130,7 @@ def _wanted(marker: pytest.Mark, config: pytest.Config) -> list[_Wanted]:
     options: dict[str, Any] = dict(marker.kwargs)
     machines = marker.args
     if text := config.getoption("--numa-machines"):
-        machines = tuple(text.split(","))
+        machines = tuple(name.strip() for name in text.split(","))
     if not machines or not all(isinstance(name, str) for name in machines):
         raise pytest.UsageError('marker numa: name a machine, as in @pytest.mark.numa("ring-4")')
     seeds = options.pop("seeds", 1)
@@ -125,8 +139,13 @@ def _wanted(marker: pytest.Mark, config: pytest.Config) -> list[_Wanted]:
     for name, preset in (("kernel", "debian-6.12"), ("mode", "auto"), ("image", "base")):
         chosen = config.getoption(f"--numa-{name}", default=None)
         options[name] = chosen or options.get(name, preset)
+        if not isinstance(options[name], str):
+            raise pytest.UsageError(f"marker numa: {name}={options[name]!r} is not a text")
     for name in ("packages", "events"):
-        options[name] = tuple(options.get(name, ()))
+        texts = options.get(name, ())
+        if not isinstance(texts, list | tuple) or not all(isinstance(word, str) for word in texts):
+            raise pytest.UsageError(f"marker numa: {name}={texts!r} is not a list of texts")
+        options[name] = tuple(texts)
     return [
         _Wanted(topology=name, seed=seed, **options)
         for name in machines
@@ -190,17 +209,24 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep the files of a test that failed, and say where they are."""
-    report = yield
     session: GuestSession | None = getattr(item, "funcargs", {}).get("guest")
     before = item.stash.get(_COMMANDS, None)  # another plug-in may have a fixture of this name
-    if report.when == "call" and report.failed and session is not None and before is not None:
-        report.sections.append(("numalab", _kept(item, session)))
+    kept = ""
+    if call.when == "call" and call.excinfo is not None and session and before is not None:
+        kept = _kept(item, session)
+        moved = item.config.stash[_GUESTS].lose(call.excinfo.value)
+        if moved is not None:  # the folder that the error names has another name now
+            call.excinfo = pytest.ExceptionInfo.from_exception(moved)
+    report = yield
+    if kept and report.failed:
+        report.sections.append(("numalab", kept))
     return report
 
 
 def _kept(item: pytest.Item, session: "GuestSession") -> str:
     """Copy console and files of a test's commands; return what happened, and where they are."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", item.nodeid)[-100:].strip("-.")
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", item.nodeid)[-90:].strip("-.")
+    name = f"{words}-{hashlib.sha256(item.nodeid.encode('utf-8', 'replace')).hexdigest()[:6]}"
     cache = getattr(item.config, "cache", None)  # -p no:cacheprovider leaves it out
     kept = Path(cache.mkdir("numalab")) if cache else item.config.rootpath / "numalab-failed"
     folder = kept / name

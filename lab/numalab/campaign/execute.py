@@ -162,6 +162,8 @@ def run_tasks(
     """
     campaign = _Campaign(tasks, executor, on_event)
     while campaign.start_what_fits() or campaign.running or campaign.waiting:
+        if not campaign.running:
+            campaign.tell_waiting()
         for news in executor.news(_LISTEN):
             campaign.note(news)
         if time.monotonic() > deadline:
@@ -180,6 +182,7 @@ class _Campaign:
         self.failures: list[Failure] = []
         self._tried: set[str] = set()
         self._ended = 0
+        self._told = False
         self._executor, self._on_event = executor, on_event
 
     def start_what_fits(self) -> bool:
@@ -196,6 +199,13 @@ class _Campaign:
             self._on_event(TaskEvent("started", task, "starting", self._ended))
             started = True
         return started
+
+    def tell_waiting(self) -> None:
+        """Say once that the executor takes no run although none is running."""
+        if not self._told and self.waiting:
+            self._told = True
+            text = "waits until the executor takes it"
+            self._on_event(TaskEvent("phase", self.waiting[0], text, self._ended))
 
     def _next(self) -> int | None:
         ahead = enumerate(islice(self.waiting, _LOOK_AHEAD))

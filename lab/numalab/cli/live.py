@@ -61,7 +61,8 @@ class Overview:
                 name = event.task.run.id
                 self.running[key] = _Run(name, self._costs.get(key, 0.0), now)
             case "phase":
-                self.running[key].text = event.text
+                if key in self.running:  # not one that still waits
+                    self.running[key].text = event.text
             case "retry":
                 self.running.pop(key, None)
             case "done" | "failed":

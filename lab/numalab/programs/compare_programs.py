@@ -8,7 +8,7 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.measure import Measure, MeasureInfo, Number
-from numalab.programs.machines import LabMachine
+from numalab.programs.machines import LabMachine, listed
 from numalab.progress import Progress, no_progress
 from numalab.statistics.comparison import FEWEST, Comparison, compare_table
 
@@ -195,7 +195,7 @@ def compare_variants(
 
 
 def _variant(side: Sequence[str | Path] | ProgramVariant) -> ProgramVariant:
-    return side if isinstance(side, ProgramVariant) else ProgramVariant(side)
+    return side if isinstance(side, ProgramVariant) else ProgramVariant(listed(side, "words"))
 
 
 def _check_measures(names: Sequence[str], run: Mapping[str, Measure]) -> None:

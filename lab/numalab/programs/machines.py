@@ -148,7 +148,8 @@ class LabMachine:
         TopologyMismatch.
         """
         started = replace(self.session_guest, inbox_mib=INBOX_MIB, trace_memory_mib=0, cold=cold)
-        job = session_job(started.job_disk_mib, tuple(events), _buffer_kib(self.topology))
+        events = listed(events, "events")
+        job = session_job(started.job_disk_mib, events, _buffer_kib(self.topology))
         with run_folder(Path(keep) if keep else None) as directory:
             session = start_session(started, job, directory, connection)
             try:
@@ -188,7 +189,7 @@ class LabMachine:
         sampled = {"sample": ["numa_maps"], "sample_ms": SAMPLE_MS}
         capture = load_capture(sampled, Path("numalab.api"))
         around = replace(_surroundings(None, env, cwd, input, add), returns=True)
-        command = _command([MARKED, *words], self.builds.image.path, around)
+        command = _command([MARKED, *listed(words, "words")], self.builds.image.path, around)
         with run_folder(Path(keep) if keep else None) as directory:
             self._boot(
                 directory, seed, command,
@@ -198,7 +199,7 @@ class LabMachine:
             if self.mode == "timed" and result.events is not None:
                 switches = result.events.filter(pl.col("event") == "sched_switch")
                 keep_memory_tables(directory, as_guest_numbers(self.topology), switches)
-            named = tuple(tasks) or (command.program[:LONGEST_COMM],)
+            named = listed(tasks, "tasks") or (command.program[:LONGEST_COMM],)
             workload = BoundWorkload(
                 name=command.program, folder=directory.path, argv=command.argv, parameters={},
                 seconds=0.0, tasks=named, allowed_cpus=(),
@@ -232,7 +233,7 @@ class LabMachine:
             raise UserError(f"{window!r} is no window", key="window", choices=(*windows, "2 marks"))
         between: Marks = window if isinstance(window, tuple) else windows[window]
         around = _surroundings(None, env, cwd, input, add)
-        command = _command([MARKED, *words], self.builds.image.path, around)
+        command = _command([MARKED, *listed(words, "words")], self.builds.image.path, around)
         symbols = self.builds.kernels[self.kernel.name].symbols
         started = self.guest if seed is None else replace(self.guest, seed=seed)
         started, command = count_places(started, symbols, command, barriers=between == BARRIERS)
@@ -287,7 +288,8 @@ class LabMachine:
         started = replace(started, trace_memory_mib=started.trace_memory_mib if events else 0)
         boot_in(
             directory, started, self.kernel, command.argv, connection=connection,
-            events=tuple(events), files=command.files, sample_ms=sample_ms, tunables=tunables,
+            events=listed(events, "events"), files=command.files, sample_ms=sample_ms,
+            tunables=tunables,
         )  # fmt: skip
 
 
@@ -314,16 +316,17 @@ def machine(
     """
     model = topology if isinstance(topology, Topology) else load_topology(str(topology))
     spec = find_kernel(kernel, on_progress)
+    cmdline, packages = listed(cmdline, "cmdline"), listed(packages, "packages")
     recipe = chosen_recipe(image, packages, Path(overlay) if overlay else None)
     builds = build([spec], recipe, on_progress=on_progress)
-    choose = partial(choose_mode, mode, builds, EMBED, on_progress, words=tuple(cmdline))
+    choose = partial(choose_mode, mode, builds, EMBED, on_progress, words=cmdline)
     choice = choose()
     session_choice = choose(repeatable=False) if mode == "auto" else choice
     guests = (
         replace(
             guest(model, spec.name, builds, chosen, trace_mib=_TRACE_MIB),
             seed=seed,
-            extra_cmdline=tuple(cmdline),
+            extra_cmdline=cmdline,
         )
         for chosen in (choice, session_choice)
     )
@@ -343,11 +346,23 @@ def _surroundings(
     add: Sequence[str],
 ) -> Surroundings:
     stdin = text.encode() if isinstance(text, str) else text
-    return Surroundings(tuple(add), dict(env or {}), cwd, stdin, timeout)
+    if timeout is not None and not timeout > 0:
+        raise UserError(f"{timeout} is not above 0 s", key="timeout")
+    for name in env or {}:
+        if not name.isidentifier():
+            raise UserError(f"{name!r} is not a name of a variable", key="env")
+    return Surroundings(listed(add, "add"), dict(env or {}), cwd, stdin, timeout)
+
+
+def listed(words: Sequence[str | Path], key: str) -> tuple[str, ...]:
+    """Return a list of words as texts. Raises UserError for one string, whose parts are letters."""
+    if isinstance(words, str | bytes):
+        raise UserError(f"is one string; write a list of words, such as [{words!r}]", key=key)
+    return tuple(map(str, words))
 
 
 def _command(words: Sequence[str | Path], image: Path, around: Surroundings) -> GuestCommand:
-    texts = [str(word) for word in words]
+    texts = listed(words, "words")
     if not texts:
         raise UserError("no command to run in the guest")
     return guest_command(texts, partial(has_program, image), around)

@@ -1,6 +1,7 @@
 """Measures that were added after the runs are computed from stored events, and merged."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,9 @@ def test_compact_results_have_no_events(stored: Results, tmp_path: Path) -> None
     [
         (lambda _: 1 << 70, "out of all bounds"),
         (lambda _: float("nan"), "gave float 'nan', not a finite number"),
+        (lambda _: 10**400, "gave int '1000*', not a finite number"),
+        (lambda _: 10**9999, "gave int 'of many digits', not a finite number"),
+        (lambda _: sys.exit(3), "failed: SystemExit: 3"),
         (lambda _: "many", "gave str 'many', not a finite number"),
         (lambda run: run.samples.tasks, "failed: AttributeError"),
         (lambda run: run.events().select("nothing"), "failed: ColumnNotFoundError"),

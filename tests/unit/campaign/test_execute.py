@@ -190,6 +190,22 @@ def test_a_run_whose_worker_is_gone_is_tried_elsewhere_as_often_as_it_takes(tmp_
     assert executor.started.count(name) == 4
 
 
+def test_an_executor_that_takes_no_run_is_told_of_once(tmp_path: Path) -> None:
+    class Full(Scripted):
+        def fits(self, task: Task) -> bool:
+            return False
+
+        def news(self, seconds: float) -> Sequence[News]:
+            return ()
+
+    events: list[TaskEvent] = []
+    soon = time.monotonic() + 0.2
+    run_tasks(tasks(ready(tmp_path)), Full(1), events.append, deadline=soon)
+    assert [(event.kind, event.text) for event in events] == [
+        ("phase", "waits until the executor takes it")
+    ]
+
+
 def test_fail_fast(tmp_path: Path) -> None:
     every = tasks(ready(tmp_path))
     name = every[1].run.id

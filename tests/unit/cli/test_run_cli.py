@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,20 @@ def test_where_no_run_finished_each_is_told_and_ci_reads_errors(lab: Lab, tmp_pa
     assert 'errors="1"' in junit.read_text() and "panicked" in junit.read_text()
     assert "panicked" in (kept / "problems.txt").read_text()
     assert "0 of 6 runs finished" in done.stdout
+
+
+def test_ci_reads_why_a_study_could_not_begin(lab: Lab, tmp_path: Path) -> None:
+    lab.broken = True
+    junit, kept = tmp_path / "junit.xml", tmp_path / "kept"
+    with pytest.raises(BuildError):
+        run(STUDY, "--junit", junit, "--artifacts", kept)
+    why = "debian-6.12 does not build"
+    assert (kept / "problems.txt").read_text() == f"{STUDY} could not begin: {why}\n"
+    for file in (junit, kept / "junit.xml"):
+        (error,) = ET.parse(file).getroot().iter("error")
+        assert error.get("message") == error.text == why
+    assert "could not begin" in (kept / "summary.md").read_text()
+    assert json.loads((kept / "code-quality.json").read_text())
 
 
 def test_a_folder_in_which_nothing_could_begin_is_removed(lab: Lab) -> None:

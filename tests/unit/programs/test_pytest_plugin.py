@@ -1,5 +1,8 @@
 """The pytest plug-in: machines of markers and options, without a guest."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import numalab.api  # noqa: F401 - before the tests in this process, which would import it anew
@@ -36,6 +39,10 @@ def test_a_test_runs_on_every_machine_and_seed(
         ("4", "*name a machine, as in*"),
         ('"ring-4", seed=3', "*no option 'seed'*"),
         ('"ring-4", seeds=0', "*seeds=0 is not a number of 1 or more*"),
+        ('"ring-4", events=5', "*events=5 is not a list of texts*"),
+        ('"ring-4", events="sched:sched_switch"', "*'sched:sched_switch' is not a list of texts*"),
+        ('"ring-4", packages=[1]', "*packages=?1? is not a list of texts*"),
+        ('"ring-4", kernel=["debian-6.12"]', "*kernel=?'debian-6.12'? is not a text*"),
     ],
 )
 def test_wrong_markers_are_named(pytester: pytest.Pytester, marker: str, message: str) -> None:
@@ -51,6 +58,64 @@ def test_wrong_machines_fail_with_one_message(pytester: pytest.Pytester) -> None
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*did you mean ring-4?*"])
     assert "Traceback" not in done.stdout.str()
+
+
+def test_machines_of_the_option_may_have_blanks(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TEST.format(marker='"ring-4"'))
+    done = pytester.runpytest("--collect-only", "-q", "--numa-machines", "ring-2, mesh-2")
+    assert "test_it[ring-2]" in done.stdout.str() and "test_it[mesh-2]" in done.stdout.str()
+
+
+# In place of a guest: it keeps a file, and is lost in the second test.
+LOST = """
+import pytest
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from numalab.api import GuestLost
+from numalab import pytest_plugin
+from numalab.campaign.boot import run_folder
+
+class Session:
+    results, alive, machine = [], True, None
+    def keep(self, folder, commands):
+        folder.mkdir(parents=True)
+        (folder / "console").write_text("panic")
+
+class Machine:
+    @contextmanager
+    def boot(self, events):
+        with run_folder(None) as directory:
+            (directory.path / "console").write_text("panic")
+            Session.path = directory.path
+            yield Session()
+
+@pytest.fixture(scope="session")
+def numa_machine(request):
+    machine = Machine()
+    request.config.stash[pytest_plugin._GUESTS].machines[request.param] = machine
+    return machine
+
+@pytest.mark.numa("ring-2")
+@pytest.mark.parametrize("name", ["a b", "a/b"])
+def test_it(guest, name):
+    raise GuestLost("the guest's kernel panicked", kept=Session.path)
+"""
+
+
+def test_what_is_kept_of_a_lost_guest_is_where_the_report_says(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(pytester.path / "cache"))
+    pytester.makepyfile(LOST)
+    done = pytester.runpytest("-q", "-p", "no:xdist")
+    done.assert_outcomes(failed=2)
+    text = done.stdout.str()
+    folders = set(re.findall(r"kept: (\S+)", text))
+    assert len(folders) == 2 and all(Path(folder, "console").is_file() for folder in folders)
+    copies = set(re.findall(r"console, output and recordings: (\S+)", text))
+    assert len(copies) == 2 and all(Path(folder, "console").is_file() for folder in copies)
 
 
 def test_a_test_without_the_marker_is_told(pytester: pytest.Pytester) -> None:

@@ -220,17 +220,35 @@ def compute_group(group: MeasureGroup, run: Recording) -> list[Measure]:
     except (LabError, MemoryError):
         raise
     # A plug-in may raise anything, and polars panics at some events.
-    except (Exception, pl.exceptions.PanicException) as error:
+    except (Exception, SystemExit, pl.exceptions.PanicException) as error:
         if MEASURES.is_built_in(group.name):
             raise
         reason = explain_fault(error) or f"{type(error).__name__}: {str(error)[:200]}"
-        raise UserError(f"the measure {group.name!r} failed: {reason}") from error
+        file = MEASURES.file(group.name)
+        raise UserError(f"the measure {group.name!r} failed: {reason}", file=file) from error
     for measure in measures:
         value = measure.value if isinstance(measure, Measure) else measure
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not isinstance(measure, Measure) or not (
-            value is None or (number and math.isfinite(value))
-        ):
-            shown = f"{type(value).__name__} {str(value)[:60]!r}"
-            raise UserError(f"the measure {group.name!r} gave {shown}, not a finite number or None")
+        if not isinstance(measure, Measure) or not _is_value(value):
+            shown = f"{type(value).__name__} {_text(value)!r}"
+            reason = f"the measure {group.name!r} gave {shown}, not a finite number or None"
+            raise UserError(reason, file=MEASURES.file(group.name))
     return measures
+
+
+def _is_value(value: object) -> bool:
+    """Whether it is None, or a number that a float can hold."""
+    if value is None:
+        return True
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer of more than 1024 bits
+        return False
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)[:60]
+    except ValueError:  # an integer of more than 4300 digits (int.__str__)
+        return "of many digits"

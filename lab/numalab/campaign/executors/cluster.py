@@ -5,6 +5,7 @@ host, kinds of hosts are not mixed, and a lost worker loses only its own runs.
 """
 
 import queue
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -295,6 +296,8 @@ def _connect(address: str) -> Any:
             "dask.distributed is not installed", hint='pip install "numalab[cluster]"'
         ) from None
     try:
+        if not re.fullmatch(r"\w+://.+:\d+|[^/:]+:\d+", address):
+            raise UserError(f"{address!r} is not HOST:PORT or tcp://HOST:PORT", key="--cluster")
         client: Any = distributed.Client  # it has no annotations
         return client(address, timeout=ANSWER, set_as_default=False)
     except _BROKEN as error:

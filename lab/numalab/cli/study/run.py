@@ -20,12 +20,12 @@ from numalab.cli import options
 from numalab.cli.live import live_runs
 from numalab.cli.output import continued_by, emit, progress_lines, say, say_waiting
 from numalab.cli.results.report import show
-from numalab.errors import UserError, shown
+from numalab.errors import LabError, UserError, shown
 from numalab.files import make_dir, write_text
 from numalab.machine.model import PageKind
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.report.build.artifacts import announce, write_artifacts
+from numalab.report.build.artifacts import announce, write_artifacts, write_failure
 from numalab.report.build.publish import publish, publish_overview
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
@@ -127,7 +127,11 @@ def command(
     for plan in plans:
         results = _results(plan, output, several=len(plans) > 1, resume=resume)
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
-        with _gone_if_empty(results.path), progress_lines("prepare") as on_progress:
+        with (
+            _told_to_ci(plan.name, junit_file, artifacts),
+            _gone_if_empty(results.path),
+            progress_lines("prepare") as on_progress,
+        ):
             connect(connection)
             study = build_study(
                 plan,
@@ -269,6 +273,16 @@ def _results(plan: Plan, output: Path | None, *, several: bool, resume: bool) ->
     check_guest_path(results.path)
     make_dir(results.path)
     return results
+
+
+@contextmanager
+def _told_to_ci(name: str, junit_file: Path | None, artifacts: Path | None) -> Iterator[None]:
+    """Write what a CI system reads when the study cannot begin."""
+    try:
+        yield
+    except LabError as error:
+        write_failure(name, error, junit_file, artifacts)
+        raise
 
 
 @contextmanager

@@ -5,15 +5,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from numalab.errors import LabError
 from numalab.files import make_dir, write_text
 from numalab.report.document import StudyResults
 from numalab.report.formats.annotations import (
+    Problem,
     problems,
     render_code_quality,
     render_github,
     render_lines,
 )
-from numalab.report.formats.junit import render_junit_suites
+from numalab.report.formats.junit import render_junit_error, render_junit_suites
 from numalab.report.formats.markdown import MOST_CHARACTERS, escaped, markdown
 from numalab.results.layout import Results
 
@@ -34,6 +36,21 @@ def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResu
     write_text(folder / "code-quality.json", render_code_quality(faults))
     for name, (results, _) in studies.items():
         _copy(results, folder / name)
+
+
+def write_failure(name: str, error: LabError, junit_file: Path | None, folder: Path | None) -> None:
+    """Write the JUnit file, and that of the folder, of a study that could not begin: why."""
+    text = str(error)
+    if junit_file is not None:
+        write_text(junit_file, render_junit_error(name, text))
+    if folder is not None:
+        title = f"{name} could not begin"
+        faults = [Problem(name, title, text)]
+        make_dir(folder)
+        write_text(folder / "junit.xml", render_junit_error(name, text))
+        write_text(folder / "summary.md", f"**1 problem**\n\n- {escaped(title)}\n")
+        write_text(folder / "problems.txt", render_lines(faults))
+        write_text(folder / "code-quality.json", render_code_quality(faults))
 
 
 def summary(studies: Sequence[StudyResults]) -> str:

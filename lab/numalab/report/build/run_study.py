@@ -4,6 +4,7 @@ from pathlib import Path
 
 from numalab.campaign.build import build_study
 from numalab.campaign.execute import execute
+from numalab.errors import UserError
 from numalab.files import make_dir
 from numalab.progress import Progress, no_progress
 from numalab.report.build.publish import publish
@@ -30,6 +31,8 @@ def run_study(
     guests run in worker processes, which import the main module: call this below `if __name__ ==
     "__main__":`. Raises UserError, HostError and BuildError.
     """
+    if jobs is not None and jobs < 1:
+        raise UserError(f"{jobs} guests cannot run a study", key="jobs")
     plan = plan_study(find_study(str(study)), preset)
     results = Results(Path(output))
     make_dir(results.path)

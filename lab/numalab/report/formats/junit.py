@@ -46,6 +46,18 @@ def render_junit_suites(studies: Sequence[StudyResults]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
+def render_junit_error(name: str, text: str) -> str:
+    """Render a study that could not begin as one test case with an error."""
+    counts = {"tests": "1", "failures": "0", "errors": "1", "name": xml_text(name)}
+    suites = ET.Element("testsuites", counts)
+    suite = ET.SubElement(suites, "testsuite", {**counts, "skipped": "0", "time": "0.000"})
+    case = _case(suite, xml_text(name), "build", 0.0)
+    error = ET.SubElement(case, "error", {"message": xml_text(text.partition("\n")[0])})
+    error.text = xml_text(text)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
 def _suite(
     suites: ET.Element, name: str, classname: str, cell: CellReport | UnreportedCell
 ) -> None:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from numalab.cpulist import cpus_of
+from numalab.errors import UserError
 from numalab.topology.distances import Matrix
 from numalab.topology.predict.domains import (
     Domain,
@@ -67,6 +69,11 @@ def predict(
     before 4.4.
     """
     rules = rules_for(kernel) if isinstance(kernel, str) else kernel
+    for key, value, choices in (
+        ("vendor", vendor, get_args(Vendor)), ("construction", construction, Construction),
+    ):  # fmt: skip
+        if value not in choices:  # a caller need not check types
+            raise UserError(f"{value!r} is unknown", key=key, choices=map(str, choices))
     if construction is Construction.NOW and not rules.own_groups:
         construction = Construction.BEFORE_4_13
     machine = guest_machine(topology, vendor, rules)
