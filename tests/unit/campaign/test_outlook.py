@@ -184,3 +184,11 @@ def test_the_time_left_follows_runs_that_take_longer_than_their_costs(tmp_path: 
     assert overview.seconds_left(25.0) == 75
     overview.note(TaskEvent("started", every[1], "starting", 1), 25.0)
     assert overview.seconds_left(45.0) == 55
+
+
+def test_a_run_that_still_waits_has_no_phase(tmp_path: Path) -> None:
+    """An executor may take no run for long."""
+    (task, *_) = tasks(ready(tmp_path))
+    overview = Overview()
+    overview.note(TaskEvent("phase", task, "waits until the executor takes it", 0), 1.0)
+    assert not overview.running

@@ -61,7 +61,7 @@ def test_config_without_a_build_says_what_is_for_other_versions(project: Path) -
 
 def test_a_second_build_names_the_time_of_the_first(project: Path) -> None:
     result = numalab("build", "--all")
-    output = r"changed: built in \d+ s \(plain, built first, took \d+ s\)"
+    output = r"changed: built in \d+ s \(first build: \d+ s\)"
     assert re.search(output, result.stderr)
     assert "plain: built in" in result.stderr.partition("changed")[0]
 

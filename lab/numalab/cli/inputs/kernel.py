@@ -263,5 +263,5 @@ def _say_time(built: BuiltKernel) -> None:
     """Print the time of a build on stderr, with that of the first build in the same tree."""
     line = f"{built.spec_name}: built in {built.seconds:.0f} s"
     if built.first_name not in ("", built.spec_name):
-        line += f" ({built.first_name}, built first, took {built.first_seconds:.0f} s)"
+        line += f" (first build: {built.first_seconds:.0f} s)"
     say(line)
