@@ -17,12 +17,12 @@ from pathlib import Path
 from numalab.errors import HostError
 
 TAIL_LINES = 20
-# Variables that git, kbuild, make, configure and gcc obey: a hook of git sets GIT_DIR, and kbuild
-# writes to the file that KCONFIG_CONFIG names.
+# Variables that git, kbuild, make and configure obey: a hook of git sets GIT_DIR, and kbuild writes
+# to the file that KCONFIG_CONFIG names. Where compilers find headers and libraries stays.
 _SETTING = re.compile(
-    r"(GIT|KBUILD|KCONFIG|INSTALL)_\w+|K(C|A|CPP|RUST)FLAGS|(HOST)?(C|CXX|CPP|LD|AS)FLAGS|CONFIG_"
+    r"(GIT|KBUILD|KCONFIG|INSTALL)_\w+|K(C|A|CPP|RUST)FLAGS|(C|CXX|CPP|LD|AS)FLAGS|CONFIG_"
     r"|(GNU)?MAKEFLAGS|MFLAGS|MAKE(LEVEL|FILES|OVERRIDES)|GREP_OPTIONS|SOURCE_DATE_EPOCH"
-    r"|(C|CPLUS|OBJC)_INCLUDE_PATH|CPATH|COMPILER_PATH|LIBRARY_PATH|GCC_\w+|DEPENDENCIES_OUTPUT"
+    r"|DEPENDENCIES_OUTPUT"
 )
 _UMASK = 0o022  # builds must not depend on the user's umask; they lie in folders of this user only
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.process import CommandFailed, Completed
+from numalab.process import CommandFailed, Completed, run
 from numalab.source import git as module
 from numalab.source.git import find_revision, git, read_blob, snapshot
 
@@ -112,3 +112,15 @@ def test_the_reason_of_git_is_a_whole_line(
                         else Completed((), 1, "", "", 0.0))  # fmt: skip
     with pytest.raises(UserError, match=f"a tree: git cannot read this folder: .*{reason}$"):
         snapshot(tree)
+
+
+def test_settings_of_git_and_make_do_not_reach_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kbuild writes its configuration to the file that KCONFIG_CONFIG names."""
+    kept = {"CPATH": "/opt/include", "HOSTCFLAGS": "-I/opt", "NUMALAB_HOME": "/x"}
+    for name in ("KCONFIG_CONFIG", "KBUILD_OUTPUT", "GIT_DIR", "KCFLAGS", "CFLAGS", "MAKEFLAGS"):
+        monkeypatch.setenv(name, "/tmp/precious")
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
+    printed = run(["env"], env={"KBUILD_BUILD_USER": "numalab"}).stdout
+    assert "precious" not in printed and "KBUILD_BUILD_USER=numalab\n" in printed
+    assert all(f"{name}={value}\n" in printed for name, value in kept.items())
