@@ -147,7 +147,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
 def _word_of_equal_code(reach: ReachPlan) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict on a patch that changes no instruction, and why nothing is compiled."""
     lines = [line for table in reach.tables.values() for line in table.lines if line.is_changed]
-    if any(line.code for line in lines):
+    if any(line.functions for line in lines):
         return "same code", ()
     why = dict.fromkeys(line.reason for line in lines if line.state is LineState.COMPILED_OUT)
     return ("not compiled", tuple(why)) if why else ("no code", ())

@@ -27,7 +27,11 @@ _MAX_LINES = 2000  # of one file
 
 @dataclass(frozen=True)
 class TableLine:
-    """One line; `code` is None where it has none, and `reason` says why."""
+    """One line; `code` is None where it has none, and `reason` says why.
+
+    `ways` are of the body of an `if`: the jumps of its `condition` that lead there, and whether
+    they do so when they are taken.
+    """
 
     file: str
     number: int
@@ -36,6 +40,14 @@ class TableLine:
     code: LineCode | None
     reason: str = ""
     state: LineState = LineState.NO_CODE
+    ways: tuple[tuple[Jump, bool], ...] = ()
+    condition: LineCode | None = None
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that hold it."""
+        code = self.code or self.condition
+        return code.functions if code else ()
 
     @property
     def is_changed(self) -> bool:
@@ -104,7 +116,8 @@ class LineTable:
         """The jumps to follow."""
         count = 0
         for line in self.lines:
-            for jump in line.code.jumps if line.code else ():
+            of_ways = [jump for jump, _ in line.ways]
+            for jump in (*of_ways, *(line.code.jumps if line.code else ())):
                 if (count := count + 1) <= _MAX_JUMPS:
                     yield jump
 
@@ -173,9 +186,13 @@ def table_lines(
         _with_functions(change, side, kinds) if whole_functions else kinds
     ).items():
         content = lines[number - 1] if number <= len(lines) else ""
-        code = line_code((name, number), codes)
-        if code is not None:
-            yield TableLine(name, number, kind, content, code, state=LineState.NOT_REACHED)
+        code, ways = line_code((name, number), codes), _ways_to(name, number, codes, source)
+        if code is not None or ways:
+            yield TableLine(
+                name, number, kind, content, code, state=LineState.NOT_REACHED,
+                ways=tuple(way for way, _ in ways),
+                condition=line_code((name, ways[0][1]), codes) if ways else None,
+            )  # fmt: skip
             continue
         for first in source.statement(number):
             if code := line_code((name, first), codes):
@@ -189,6 +206,28 @@ def table_lines(
             why = source.reason(number)
             state = LineState.COMPILED_OUT if why.compiled_out else LineState.NO_CODE
             yield TableLine(name, number, kind, content, None, why.text, state)
+
+
+def _ways_to(
+    name: str, number: int, codes: Sequence[Code], source: SourceText
+) -> list[tuple[tuple[Jump, bool], int]]:
+    """Return the ways of the jumps of an `if` that lead to its body, each with its line.
+
+    gcc merges bodies such as `return 0;` with each other, so that code of their own counts the
+    others, too. Of each jump, one side must lead to the condition itself or behind the body; else,
+    and without jumps, nothing is known.
+    """
+    head = source.guard(number)
+    behind = source.after_guard(number) if head else 0
+    ways = []
+    for at in head if line_code((name, behind), codes) else ():
+        for jump in (jump for code in codes for jump in code.ways((name, at))):
+            sides = ((True, jump.target_line), (False, jump.next_line))
+            away = [taken for taken, line in sides if line not in (*head, behind)]
+            if len(away) > 1 or not (jump.target_line and jump.next_line):
+                return []
+            ways += [((jump, taken), at) for taken in away]
+    return ways
 
 
 def line_code(place: tuple[str, int], codes: Iterable[Code]) -> LineCode | None:
@@ -235,14 +274,17 @@ def _line_reach(
         text=line.text,
         state=line.state,
         reason=line.reason,
-        functions=line.code.functions if line.code else (),
+        functions=line.functions,
     )
-    if line.code is None:
+    if line.code is None and not line.ways:
         return plain
-    count = executions(line.code, totals)
+    count = executions(line.code, totals) if line.code else 0
+    if line.ways:
+        taken = (counts.jumps.get(jump.address, (0, 0))[not way] for jump, way in line.ways)
+        count = sum(taken)
     ran = [
         counts.sites[address]
-        for part in line.code.parts
+        for part in (line.code.parts if line.code and count else ())
         for point in part
         if all(address in counts.sites for address in point)
         for address in point
@@ -254,7 +296,7 @@ def _line_reach(
             "executions": count,
             "cpus": tuple(sorted({cpu for site in ran for cpu in _cpus(site.by_cpu)})),
             "first_s": _uptime(min(firsts), table.hz) if firsts else None,
-            "branches": tuple(_branches(line.code.jumps, counts)),
+            "branches": tuple(_branches(line.code.jumps if line.code else (), counts)),
         }
     )
 

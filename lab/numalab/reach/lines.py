@@ -20,6 +20,8 @@ _COLD = re.compile(r"\.cold(\.\d+)?$")
 _CLONE = re.compile(r"\.(part|isra|constprop|cold)\b.*")
 _MOVE = re.compile(r"(c?mov|lea|nop|xor|cltq|cdqe)")
 
+_LONGEST_CHAIN = 4  # jumps from one to the next
+
 Place = tuple[str, int]
 
 
@@ -164,6 +166,37 @@ class Code:
                 instruction.address, after.address, target, instruction.address in static,
                 self._line_at(after.address, instruction), self._line_at(target, instruction),
             )  # fmt: skip
+
+    def ways(self, place: Place) -> Iterator[Jump]:
+        """Return the jumps of a line, and of functions inlined at it.
+
+        The lines are those of the line's own function: 0 where it is unknown, -1 outside it.
+        """
+        static = {jump.address: jump.target for jump in self.static_jumps}
+        for instruction in (*self._real.get(place, []), *self._inlined.get(place, [])):
+            target = instruction.target or static.get(instruction.address)
+            after = self._after(instruction.address)
+            if target is None or after is None:
+                continue
+            outer = instruction.places[instruction.places.index(place) + 1 :]
+            yield Jump(
+                instruction.address, after.address, target, instruction.address in static,
+                self._line_in(after.address, outer), self._line_in(target, outer),
+            )  # fmt: skip
+
+    def _line_in(self, address: int, outer: tuple[Place, ...]) -> int:
+        """Return the line to which an address leads in a function that was inlined at `outer`."""
+        instruction = self._at(address)
+        for _ in range(_LONGEST_CHAIN):
+            onward = None if instruction is None else _plain_target(instruction)
+            if not onward:
+                break
+            instruction = self._at(onward)
+        if instruction is None:
+            return 0
+        depth = len(instruction.places) - len(outer)
+        inside = depth > 0 and instruction.places[depth:] == outer
+        return instruction.places[depth - 1][1] if inside else -1
 
     def _line_at(self, address: int, jump: Instruction) -> int:
         """Return the line at an address in the function of a jump, or where that was inlined."""

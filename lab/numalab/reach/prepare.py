@@ -62,7 +62,7 @@ def prepare_reach(
     lines = {side.side: _lines(changes, side, codes[side.side], whole_functions) for side in sides}
     change = _code_change(lines, differing, before, after)
     changed = [line for own in lines.values() for line in own if line.is_changed]
-    covered = {name for line in changed if line.code for name in line.code.functions}
+    covered = {name for line in changed for name in line.functions}
     pairs = _pairs(before, after)
     data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
     tables = {}
@@ -185,7 +185,8 @@ def _code_change(
     same_objects = len(pairs) == len(before.objects) == len(after.objects)
     same_code = same_objects and not any(differing.values())
     changed = [line for side in lines.values() for line in side if line.is_changed]
-    if any(line.code or line.state is LineState.UNKNOWN for line in changed) and not same_code:
+    coded = (line.functions or line.state is LineState.UNKNOWN for line in changed)
+    if any(coded) and not same_code:
         return CodeChange.LINES
     if not same_code or before.left_out or after.left_out:
         return CodeChange.FUNCTIONS

@@ -9,6 +9,8 @@ _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)")
 _COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _OPERATORS = ("=", ",", "&", "|", "?", "+", "-", "*", "/", "<", ">", "%", "^")
 _HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")  # of a function
+_LEAVES = re.compile(r"(return|goto|break|continue)\b")
+_IF = re.compile(r"(\} *)?(else +)?if\b")
 _ENDS = (";", "{", "}", ":", ")")  # a head such as if (...) ends with a parenthesis
 _NEARBY = 40  # lines of a statement
 _MAX_TOKENS = 500
@@ -84,6 +86,35 @@ class SourceText:
             if code[last] == "{":
                 break
         return (*range(first, number), *range(number + 1, last + 1))
+
+    def guard(self, number: int) -> tuple[int, ...]:
+        """Return the lines of the `if (...)` of which a line is all the body; () for none.
+
+        The body leaves: `return`, `goto`, `break`, `continue`.
+        """
+        if not _LEAVES.match(self._text(number)):
+            return ()
+        above = next((at for at in range(number - 1, 0, -1) if self._text(at)), 0)
+        text = self._text(above)
+        if text.endswith("{"):
+            last = max((number, *self.statement(number)))
+            below = next((at for at in range(last + 1, last + _NEARBY) if self._text(at)), 0)
+            if not self._text(below).startswith("}"):
+                return ()
+        elif not text.endswith(")"):
+            return ()
+        head = tuple(sorted({above, *(at for at in self.statement(above) if at < number)}))
+        return head if _IF.match(self._text(head[0])) else ()
+
+    def after_guard(self, number: int) -> int:
+        """Return the first line of the statement behind a body (see `guard`); 0 for none."""
+        last = max((number, *self.statement(number)))
+        near = range(last + 1, last + _NEARBY)
+        behind = next((at for at in near if self._text(at).strip("}")), 0)
+        return 0 if _DIRECTIVE.match(self._text(behind)) else behind
+
+    def _text(self, number: int) -> str:
+        return self._line(self._code, number).strip()
 
     def _line(self, lines: Sequence[str], number: int) -> str:
         return lines[number - 1] if 0 < number <= len(lines) else ""

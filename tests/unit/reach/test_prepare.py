@@ -15,9 +15,10 @@ from numalab.kernel.kernel_specs import KernelSpec
 from numalab.process import run
 from numalab.progress import no_progress
 from numalab.reach import kernel_code_artifact, prepare
+from numalab.reach.counts import Counts
 from numalab.reach.fingerprint import changed_variables
 from numalab.reach.kernel_code_artifact import KernelCode
-from numalab.reach.line_table import LineTable
+from numalab.reach.line_table import LineTable, run_reach
 from numalab.reach.model import CodeChange, LineState
 from numalab.source.changes import Change, ChangedLine, FileChange
 
@@ -264,6 +265,45 @@ def test_objects_that_were_not_compared_may_differ(
     change, table = prepared(tmp_path, monkeypatch, (SOURCE.replace("Decides.", "It."), HEADER))
     assert change is CodeChange.FUNCTIONS
     assert any("3 more objects" in note for note in table.notes)
+
+
+GUARDED = """\
+#include "a.h"
+extern void act(int);
+unsigned long jiffies_64;
+int guarded(int a, int b)
+{
+	if (a > 3 &&
+		b)
+		return 1;
+	act(a);
+	if (b < 7)
+		return 0;
+	act(b);
+	return 1;
+}
+"""
+
+
+def test_the_body_of_a_condition_is_counted_by_its_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gcc makes one block of both `return 0`: its count would be that of both."""
+    after = GUARDED.replace("return 1;", "return 0;", 1)
+    change, table = prepared(tmp_path, monkeypatch, (after, HEADER), (GUARDED, HEADER))
+    assert change is CodeChange.LINES
+    (body,) = [line for line in table.lines if line.is_changed]
+    assert body.state is LineState.NOT_REACHED and body.functions == ("guarded",)
+    ((jump, taken),) = body.ways
+    assert jump.address in set(table.addresses)
+    assert table.functions == (), "the function has a changed line"
+    for count in (0, 7):
+        ways = {jump.address: (count, 90) if taken else (90, count)}
+        lines = run_reach(table, Counts({}, ways)).lines
+        assert [line.executions for line in lines if line.is_changed] == [count]
+    other = GUARDED.replace("return 0;\n\tact(b);", "b = 0;\n\tact(b);")
+    _, plain = prepared(tmp_path / "other", monkeypatch, (other, HEADER), (GUARDED, HEADER))
+    assert not any(line.ways for line in plain.lines if line.is_changed)
 
 
 def test_a_line_that_the_configuration_leaves_out(

@@ -98,6 +98,43 @@ def test_the_body_of_a_condition_is_another_statement(line: int, rest: tuple[int
     assert SourceText(GUARDS, {}).statement(line) == rest
 
 
+BODIES = """\
+	if (a &&
+		b)
+		return 1;
+	if (c) {
+		goto out;
+	}
+	if (d) {
+		x = 1;
+		return 2;
+	}
+	else if (e)
+		break;
+#ifdef X
+	while (f)
+		continue;
+	if (g)
+		y = 1;
+	if (h) {
+		return 1;
+		z = 2;
+	}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "head", "behind"),
+    [
+        (3, (1, 2), 4), (5, (4,), 7), (9, (), 11), (12, (11,), 0), (15, (), 16), (17, (), 18),
+        (19, (), 20),
+    ],
+)  # fmt: skip
+def test_a_body_that_leaves_has_a_condition(line: int, head: tuple[int, ...], behind: int) -> None:
+    source = SourceText(BODIES, {})
+    assert (source.guard(line), source.after_guard(line)) == (head, behind)
+
+
 def test_options_that_are_not_set_leave_lines_out() -> None:
     source = SourceText("#ifdef CONFIG_SCHED_CORE\nint a;\n#endif\n", {})
     assert source.reason(2).text == "CONFIG_SCHED_CORE is not set"
