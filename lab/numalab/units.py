@@ -17,16 +17,19 @@ def parse_size(text: str) -> int:
 _TIME = re.compile(r"(?:(\d+)\s*h)?\s*(?:(\d+)\s*m(?:in)?)?\s*(?:(\d+)\s*s)?")
 
 
-def parse_seconds(text: str) -> int:
-    """Parse `90s`, `20m`, `1h30m` or a plain number of seconds. Raises ValueError."""
+def parse_seconds(text: str, plain: str = "s") -> int:
+    """Parse `90s`, `20m`, `1h30m`, above 0, or a plain number in the unit `plain`.
+
+    Raises ValueError.
+    """
     text = text.strip()
-    match = _TIME.fullmatch(text)
-    if text.isdecimal() and len(text) < 10:
-        return int(text)
-    if match is None or not any(match.groups()) or len(text) > 20:
+    match = _TIME.fullmatch(f"{text}{plain}" if text.isdecimal() else text)
+    if match is None or len(text) > 20:
         raise ValueError(f"not a time: {text[:40]!r} (write 90s, 20m or 1h30m)")
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return (hours * 60 + minutes) * 60 + seconds
+    if not (total := (hours * 60 + minutes) * 60 + seconds):
+        raise ValueError(f"{text!r} is no time above 0 (write 90s, 20m or 1h30m)")
+    return total
 
 
 def counted(count: int, noun: str) -> str:

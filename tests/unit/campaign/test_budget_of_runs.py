@@ -82,11 +82,12 @@ def test_a_budget_is_kept_and_variants_stay_together(plan: Plan, seconds: float,
 )
 def test_times(text: str, seconds: int) -> None:
     assert parse_seconds(text) == seconds
+    assert parse_seconds("3", plain="m") == 180 and parse_seconds("3s", plain="m") == 3
 
 
-@pytest.mark.parametrize("text", ["", "m", "20 apples", "-5", "1.5h", "9" * 30])
+@pytest.mark.parametrize("text", ["", "m", "20 apples", "-5", "1.5h", "9" * 30, "0", "0m"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="not a time"):
+    with pytest.raises(ValueError, match=r"not a time|no time above 0"):
         parse_seconds(text)
 
 

@@ -1,9 +1,9 @@
 """`numalab hunt`."""
 
-import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -40,11 +40,11 @@ from numalab.qemu.hypervisor import EMBED, connect
 from numalab.reach.model import CodeChange
 from numalab.scheduler.scheduler_spec import find_scheduler
 from numalab.scheduler.watchdog_artifact import LONGEST_SECONDS, SHORTEST_SECONDS
+from numalab.units import parse_seconds
 
 _USUAL = "debian-6.12"
 _NONE = "none"
 _SCHED_EXT = "debian-6.12-sched-ext"
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 60.0}
 
 
 def command(
@@ -157,7 +157,7 @@ def command(
     aim = Aim(
         seed,
         _properties(properties, hunted is not None),
-        _seconds(budget),
+        options.parsed(partial(parse_seconds, plain="m"), budget, "--budget"),
         machines,
         loads,
         first,
@@ -318,10 +318,3 @@ def _properties(text: str | None, of_scheduler: bool = False) -> frozenset[str]:
             reason = f"no property is called {name!r}"
             raise UserError(reason, key="--properties", choices=choices)
     return frozenset(names)
-
-
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,6})([smh]?)", text)
-    if not match or not int(match[1]):
-        raise UserError(f"{text!r} is no time", key="--budget", choices=["90s", "20m", "2h"])
-    return int(match[1]) * _UNITS[match[2]]
