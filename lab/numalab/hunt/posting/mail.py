@@ -137,7 +137,7 @@ def _numbers(report: Report) -> str:
         kernel = f" of {report.attempts[0].kernel}" if report.attempts else ""
         beside = ""
         if report.references:
-            beside = f" Boots of {', '.join(report.references)} do not show it."
+            beside = f" In boots of {', '.join(report.references)} it is weaker, or absent."
         return (
             f"This is from a boot{kernel} that numalab traced.{beside} The reproducer runs the same"
             " load, and prints no verdict."
