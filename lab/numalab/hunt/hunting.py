@@ -23,19 +23,18 @@ from numalab.hunt.compare.trend import Trends, compared
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case
+from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case, near_loads
 from numalab.hunt.kinds import classes
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import CALLS, FACTS, LEFT, function_of
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
-from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of
+from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, clearest, suspects_of
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.units import counted
 
 ROUND = 4  # machines
 _LATE = 2 * ROUND  # or half of the budget
-_CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _KEPT = 8  # closest loads to vary
 _AGAIN = 3  # boots of one machine without a reference kernel; more would stay near the same limit
 
@@ -84,6 +83,7 @@ class Hunter:
     tried: set[tuple[str, Finding]] = field(default_factory=set)
     unconfirmed: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
+    waiting: list[Suspect] = field(default_factory=list)  # of this round
 
     def __post_init__(self) -> None:
         """Let all boots count for what is left in run queues."""
@@ -111,10 +111,17 @@ class Hunter:
         """
         self.workers.deadline = self.began + self.aim.seconds
         with suppress(BudgetOverError):
-            return self._search()
+            self._search()
+        noted = {item.finding.prop for item in self.hunt.suspicions}
+        left = [] if self.hunt.violations and self.aim.first_only else clearest(self.waiting)
+        self._note(
+            suspicion(finding, [], [], confirmed=False)
+            for finding in left
+            if finding.prop not in noted
+        )
         return self.hunt
 
-    def _search(self) -> Hunt:
+    def _search(self) -> None:
         near: list[Near] = []
         aim, hunt = self.aim, self.hunt
         number = 0
@@ -129,10 +136,9 @@ class Hunter:
             number += size
             near += self.round(cases)
             if hunt.violations and aim.first_only:
-                return hunt
+                return
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
             self.tell(self._line())
-        return hunt
 
     def round(self, cases: Sequence[Case]) -> list[Near]:
         """Boot cases and confirm their findings; return the loads to vary.
@@ -140,16 +146,20 @@ class Hunter:
         What is rarely chance is confirmed at once, the clearest of the rest after all boots.
         """
         near: list[Near] = []
-        suspects: list[Suspect] = []
+        self.waiting = suspects = list[Suspect]()
         for first in range(0, len(cases), self.workers.count):
             for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
-                near += _near(case, result, self.aim) if self.reference is None else []
+                near += (
+                    near_loads(case, result, self.aim.properties) if self.reference is None else []
+                )
                 of_case = self._take(case, result, other)
                 near += self._pursue_all(at_once(of_case, everything=self.reference is None))
                 suspects += of_case
                 if self._is_over():
                     return near
-        return near + self._screened(suspects)
+        near += self._screened(suspects)
+        self.waiting = [] if self.goes_on() else suspects
+        return near
 
     def _screened(self, suspects: Sequence[Suspect]) -> list[Near]:
         """Confirm the clearest suspects of a round."""
@@ -383,18 +393,3 @@ class Hunter:
         left = f"; {minutes:.0f} min left" if self._has_budget() else ""
         size = f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')}"
         return f"{size}, {len(hunt.violations)} found; closest: {shown or 'none'}{left}"
-
-
-def _near(case: Case, result: BootResult, aim: Aim) -> list[Near]:
-    """Return the loads that came close to a limit, for a hunt without a reference kernel.
-
-    Weak findings never count in such a hunt.
-    """
-    return [
-        Near(min(1.0, finding.closeness), case, finding.load)
-        for finding in result.findings
-        if finding.load is not None
-        and not finding.weak
-        and finding.prop in aim.properties
-        and finding.closeness >= _CLOSE
-    ]

@@ -154,10 +154,16 @@ def bisect_case(
         for row in rows:
             if row.violates is None:
                 return CaseBisection(tuple(rows), ended=f"{row.step} is not judged: {row.seen}")
-        which = f"{history.good.name} violates it"
+        ends = f"{history.good.name} violates it"
         if good is False:
-            which = f"{history.steps[-1].name} does not violate it"
-        return CaseBisection(tuple(rows), ended=f"the two ends do not differ: {which}")
+            ends = f"the two ends do not differ: {history.steps[-1].name} does not violate it"
+        elif bad is True:
+            ends = f"the two ends do not differ: {ends}"
+        else:
+            ends += (
+                f", and {history.steps[-1].name} does not; only the step that breaks it is found"
+            )
+        return CaseBisection(tuple(rows), ended=ends)
     search = start_search([step.parents for step in history.steps])
     while (place := search.next()) is not None:
         violates = tried(history.steps[place])

@@ -97,7 +97,7 @@ class BudgetOverError(Exception):
 
 @dataclass
 class CaseWorkers:
-    """Boots cases. `requested` counts all boots, stored ones too.
+    """Boots cases. `requested` counts the boots with a result, stored ones too.
 
     `on_result` receives each result, stored ones too, as soon as it is there, `watch` in the order
     of the boots. At `deadline` (monotonic time), `boot` raises BudgetOverError unless all results
@@ -114,10 +114,10 @@ class CaseWorkers:
 
     def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
         """Boot cases in parallel, one per worker; return the results in order."""
-        self.requested += len(boots)
         results = [self.store.find(*boot) for boot in boots]
         for boot, stored in zip(boots, results, strict=True):
             if stored is not None:
+                self.requested += 1
                 self.on_result(boot[0], stored)
         missing = [place for place, stored in enumerate(results) if stored is None]
         jobs = [(place, boots[place]) for place in missing]
@@ -135,6 +135,7 @@ class CaseWorkers:
                     raise BudgetOverError from None
                 raise HostError("a worker process hangs") from None
             results[place] = result
+            self.requested += 1
             if not result.error and not result.failures:
                 self.store.keep(*boots[place], result)
             for name, reason in result.failures.items():

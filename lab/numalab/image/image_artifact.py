@@ -261,7 +261,7 @@ def _step(recipe: Recipe, argv: list[str | Path]) -> None:
 
 
 def _hash(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def describe_tree(folder: Path) -> list[str]:

@@ -110,6 +110,8 @@ class Conductor:
             if {run.id for run in first if run.variant == PATCHED} <= failures.keys():
                 break
             failures |= self._screen(batch)
+            if self._lacks_seeds(batch):
+                break  # there is no time for what other cells would need either
         failures |= self._again(failures, seed)
         chosen = find_candidates(self._finished(), plan.cells, screened)
         decided, more = self._confirm(chosen, screened)
@@ -120,7 +122,7 @@ class Conductor:
             decided,
             tuple(failures.values()),
             self._is_over(),
-            choose_cells(self._counted(), tried).unreached,
+            choose_cells(self._counted(), plan.cells).unreached,
             tuple(self._counted()),
         )
 
@@ -187,6 +189,12 @@ class Conductor:
             runs = [run for run in plan.runs if run.cell in batch]
             failures |= self._execute(runs, self.screen_until)
         return failures
+
+    def _lacks_seeds(self, cells: Sequence[Cell]) -> bool:
+        """Whether cells in which changed code ran have not got all their first seeds."""
+        reached = choose_cells(self._counted(), cells).reached
+        finished = self.study.results.finished()
+        return any(run.cell in reached and run.id not in finished for run in self.study.plan.runs)
 
     def _seconds(self, cell: Cell) -> float:
         """Return the wall seconds of what a cell lacks of its first seeds, by its finished runs."""

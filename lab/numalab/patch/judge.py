@@ -251,13 +251,14 @@ def _judged(
     """Return the verdict on what ran."""
     changes, lost = changes_of(outcome), lost_of(outcome)
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
-    judged_cells = max((row.cells for row in unchanged), default=0)
+    reachable = len(study.plan.cells) - len(outcome.unreached)
+    share = len(outcome.compared(study.plan.cells)) / max(1, reachable)
     undecided = undecided_of(outcome)
     word = word_of(
         changes,
         lost,
         hunted,
-        judged_cells=judged_cells,
+        share=share,
         undecided=undecided,
         only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
     )

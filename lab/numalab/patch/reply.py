@@ -11,6 +11,7 @@ from numalab.report.formatting import plain_ascii
 from numalab.units import counted, runs_of, unit_of_difference
 
 WIDTH = 72
+_LONGEST_NAME = 30  # in the column of a table
 _TITLES = {"regressed": "Regressed:", "improved": "Improved:", "changed": "Changed:"}
 
 
@@ -85,13 +86,16 @@ def _indented(text: str) -> list[str]:
 
 def _table(changes: Sequence[MeasureChange]) -> list[str]:
     """Return a table as changelogs have it: a row for each measure and cell."""
-    rows = [f"{'':30} {'before':>9} {'after':>9}  {'change':>7}  where"]
+    rows = [f"{'':{_LONGEST_NAME}} {'before':>9} {'after':>9}  {'change':>7}  where"]
     for change in changes:
         name = f"{change.measure}{'*' if change.simulated else ''} ({change.unit})"
         percent = "from 0" if change.percent is None else f"{change.percent:+.0f}%"
         percent = "" if change.unit == "%" else percent
         means = f"{figure(change.before):>9} {figure(change.after):>9}"
-        row = f"{name[:30]:30} {means}  {percent:>7}"
+        if len(name) > _LONGEST_NAME:
+            rows.append(name)
+            name = ""
+        row = f"{name:{_LONGEST_NAME}} {means}  {percent:>7}"
         where = f"{change.machine}, {change.load}"
         if len(row) + 2 + len(where) <= WIDTH:
             rows.append(f"{row}  {where}")

@@ -12,6 +12,7 @@ from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
+_MOST_UNCHANGED = 4
 _MOST_OF_A_KIND = 4
 _MOST_LINES_OF_REACH = 3
 _HEADLINES: dict[Word, str] = {
@@ -65,7 +66,9 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield [f"MAY DIFFER (in the first runs; not tested)  {_few(verdict.untested)}"]
     if verdict.unchanged:
         yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
-        yield [unchanged_line(row) for row in verdict.unchanged[:4]]
+        more = len(verdict.unchanged) - _MOST_UNCHANGED
+        rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []
+        yield [*map(unchanged_line, verdict.unchanged[:_MOST_UNCHANGED]), *rest]
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
 
 
@@ -104,7 +107,7 @@ def _title(verdict: PatchVerdict) -> str:
 
 def _effort(verdict: PatchVerdict) -> str:
     parts = [f"mode {verdict.mode}", counted(verdict.cells, "cell"), runs_of(verdict.runs)]
-    if verdict.hunt.machines:
+    if verdict.runs:
         parts.append(f"{counted(verdict.hunt.machines, 'machine')} hunted")
     return f"{', '.join(parts)} in {format_seconds(verdict.seconds)}"
 

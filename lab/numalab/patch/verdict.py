@@ -26,6 +26,7 @@ from numalab.reach.model import PatchReach
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import smallest_effect
+from numalab.statistics.sequential import LOOKS
 
 Word = Literal[
     "regressed",
@@ -41,6 +42,7 @@ Word = Literal[
 ]
 
 _OF_CELLS = re.compile(r" --(?:topologies|workloads)[ =]('[^']*'|\S)+")
+_ENOUGH = 0.5  # of the cells: else "no change" would be said of what hardly anybody looked at
 _CLOSE = 0.05  # a p value below it, of a measure that more runs may decide
 _FAMILY = 5  # screening asks for about 1 %, a fifth of the usual level
 
@@ -251,13 +253,14 @@ def word_of(
     lost: LostRuns | None,
     hunt: HuntOutcome,
     *,
-    judged_cells: int,
+    share: float,
     undecided: Sequence[str] = (),
     only_hunted: bool = False,
 ) -> Word:
     """Return the verdict in a word; a regression counts more than an improvement.
 
-    `only_hunted`: no load of the experiment executed a changed line.
+    `share` of the cells in which changed code may run were compared. `only_hunted`: no load of the
+    experiment executed a changed line.
     """
     kinds = {change.went for change in changes}
     if lost is not None or hunt.case is not None or "regressed" in kinds:
@@ -268,7 +271,7 @@ def word_of(
         return "changed"
     if only_hunted and hunt.machines:
         return "only hunted"
-    return "no change found" if judged_cells and not undecided else "undecided"
+    return "no change found" if share >= _ENOUGH and not undecided else "undecided"
 
 
 def undecided_of(outcome: ExperimentOutcome) -> tuple[str, ...]:
@@ -279,5 +282,6 @@ def undecided_of(outcome: ExperimentOutcome) -> tuple[str, ...]:
         f"{decided.candidate.info.name} in {decided.candidate.cell}"
         for decided in outcome.decided
         if decided.decision is None
+        or (decided.decision.open and decided.sample.fewest < LOOKS[0])
         or (not decided.decision.shown and decided.decision.p_value < _CLOSE)
     )

@@ -13,6 +13,7 @@ from numalab.reach.model import (
     Reached,
     RunReach,
 )
+from numalab.units import counted
 
 _WIDTH = 56  # of a source line
 _MOST = 40  # rows of one file
@@ -31,13 +32,15 @@ def verdict_text(reach: PatchReach) -> str:
         return f"{reach.series}: no changed line has code; only initial data differs"
     if not changed:
         sides = [side for side in (reach.patched, reach.baseline) if side]
-        names = [function for side in sides for function in side.functions]
-        ran = sum(1 for function in names if function.executions)
+        functions = [function for side in sides for function in side.functions]
+        names = {function.name for function in functions}
+        ran = len({function.name for function in functions if function.executions})
         if not names:
             return f"{reach.series}: no changed line has code in the objects that were compared"
+        what = counted(len(names), "function")
         return (
-            f"{reach.series}: no changed line has code, but the code of {len(names)} functions"
-            f" differs; {ran} of them ran"
+            f"{reach.series}: no changed line has code, but the code of {what} differs;"
+            f" {ran} of {len(names)} ran"
         )
     ran = len(changed) - len(reach.not_reached)
     kind = "changed lines with code" if changed[0].is_changed else "lines beside the change"

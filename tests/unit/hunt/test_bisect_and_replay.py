@@ -80,9 +80,14 @@ def test_ends_that_do_not_differ() -> None:
         assert len(steps) == 2
         return bisection.ended
 
-    assert "patch-0 violates it" in always(True)
+    assert always(True).endswith("do not differ: patch-0 violates it")
     assert "patch-3 does not violate it" in always(False)
     assert "patch-0 is not judged" in always(None)
+
+
+def test_ends_that_differ_the_other_way_round() -> None:
+    bisection = bisect_case(history(3), lambda step: (step.name == "patch-0", ""), lambda _: None)
+    assert bisection.ended.startswith("patch-0 violates it, and patch-3 does not")
 
 
 def test_a_replay_says_what_is_not_as_the_file_says(drawn_case: Case) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from numalab.cli.hunt.hunt_output import hunt_text
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.findings import quantity_of
@@ -376,6 +377,24 @@ def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
         hunter.round([case])
     (outcome,) = hunter.hunt.suspicions
     assert str(outcome) == f"{PROP} in load 0 not tried to the end: the budget is over"
+
+
+def test_what_was_suspected_in_the_last_round_is_noted_when_the_budget_is_over() -> None:
+    """Two machines are judged, and the time is over before the rest of their round."""
+
+    class Ends(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            if len(self.booted) >= 4:
+                raise BudgetOverError
+            return super().boot(boots)
+
+    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
+    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=600, loads=2)
+    hunt = Hunter(aim, MINE, crew, lambda _: None, THEIRS).run()
+    assert hunt.machines == 2
+    (outcome,) = hunt.suspicions
+    assert str(outcome).endswith("not tried to the end: the budget is over")
+    assert "before 1 suspicion could be tried" in hunt_text(hunt, [], 4, None)
 
 
 def test_limits_lie_between() -> None:

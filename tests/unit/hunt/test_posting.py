@@ -286,6 +286,8 @@ def test_a_folder_says_where_the_reproducer_does_not_show_it(tmp_path: Path) -> 
     same = write_reproducer(tmp_path, SHOWN, kernels, FakeRuns(lambda *_: 4.0))
     assert (same.seed, same.reproduced) == (4, False)
     assert "does not show it clearly" in render_affected(SHOWN.finding, same, "")
+    silent = FakeRuns(lambda kernel, _: 9.0 if kernel == "bad" else None)
+    assert write_reproducer(tmp_path, SHOWN, kernels, silent).reproduced is False
     lost = write_reproducer(tmp_path, SHOWN, kernels, FakeRuns(lambda *_: None))
     assert lost.reproduced is False
     assert "not judged: no verdict" in render_affected(SHOWN.finding, lost, "")

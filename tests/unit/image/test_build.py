@@ -251,6 +251,12 @@ def test_a_folder_that_holds_no_image_is_refused(tmp_path: Path) -> None:
         ensure_image(load_recipe(str(tmp_path)))
 
 
+def test_a_name_of_any_bytes_is_part_of_an_image(recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "overlay").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path / "overlay") + b"/bad\xff")).touch()
+    assert ensure_image(with_overlay(recipe, tmp_path / "overlay")).path.is_file()
+
+
 @pytest.mark.parametrize("size", [0, 4096, 65536])
 def test_an_image_that_was_cut_is_built_again(recipe: Recipe, tmp_path: Path, size: int) -> None:
     (tmp_path / "overlay").mkdir()

@@ -90,7 +90,7 @@ def outcome(stored: Sequence[StoredRun], *, shown: bool = True) -> ExperimentOut
 def verdict(stored: Sequence[StoredRun], **changes: object) -> PatchVerdict:
     """Return the verdict on an experiment with these runs."""
     changes_shown = changes_of(outcome(stored)) if stored else ()
-    word = word_of(changes_shown, None, HuntOutcome(), judged_cells=1)
+    word = word_of(changes_shown, None, HuntOutcome(), share=1.0)
     whole = PatchVerdict(
         "x", ("sched/fair: Do it",), "debian-6.12", "debian-6.12+x", "6.12.1", "icount", word,
         changes_shown,
@@ -172,7 +172,7 @@ def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
 
     twice = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2"))
     assert twice is not None
-    assert word_of((), twice, HuntOutcome(), judged_cells=0) == "regressed"
+    assert word_of((), twice, HuntOutcome(), share=0.0) == "regressed"
     assert lost_of(lost("ring-2_w_patched_1")) is None
     assert lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-2_w_baseline_1")) is None
 
@@ -326,7 +326,15 @@ def test_measure_that_may_differ_is_undecided_when_the_time_is_over() -> None:
     assert undecided_of(decided) == ()
     names = undecided_of(replace(decided, time_over=True))
     assert names == ("m in ring-2, w",)
-    assert word_of((), None, HuntOutcome(), judged_cells=3, undecided=names) == "undecided"
+    (row,) = decided.decided
+    assert row.decision is not None
+    early = replace(row, decision=replace(row.decision, p_value=0.4))
+    assert undecided_of(replace(decided, decided=(early,), time_over=True)), "4 of 8 fresh runs"
+    late = replace(early, sample=FreshSample((10.0, 11.0) * 4, (10.0, 12.0) * 4))
+    assert not undecided_of(replace(decided, decided=(late,), time_over=True))
+    assert word_of((), None, HuntOutcome(), share=0.4) == "undecided", "most was not compared"
+    assert word_of((), None, HuntOutcome(), share=0.5) == "no change found"
+    assert word_of((), None, HuntOutcome(), share=1.0, undecided=names) == "undecided"
 
 
 def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() -> None:
@@ -346,9 +354,9 @@ def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() 
 
 def test_a_patch_that_only_the_hunt_executed_is_not_called_unchanged() -> None:
     hunted = HuntOutcome(None, 3, 12, 9)
-    word = word_of((), None, hunted, judged_cells=0, only_hunted=True)
+    word = word_of((), None, hunted, share=0.0, only_hunted=True)
     assert word == "only hunted"
-    assert word_of((), None, HuntOutcome(), judged_cells=0, only_hunted=True) == "undecided"
+    assert word_of((), None, HuntOutcome(), share=0.0, only_hunted=True) == "undecided"
     text = render_verdict(verdict([], word=word, hunt=hunted))
     assert text.startswith("verdict    no regression found; only the hunt ran changed lines")
     suite = ET.fromstring(render_patch_junit(verdict([], word=word, hunt=hunted)))[0]

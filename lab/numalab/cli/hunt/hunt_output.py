@@ -98,7 +98,10 @@ def hunt_text(
         lines.append(NOTHING_JUDGED)
     elif not progress.violations:
         unreached = coverage is not None and is_unreached(coverage)
-        lines.append("not reached: no changed line ran" if unreached else "nothing found")
+        untried = sum(not item.samples for item in progress.suspicions)
+        over = f"; the budget was over before {counted(untried, 'suspicion')} could be tried"
+        nothing = f"nothing found{over if untried else ''}"
+        lines.append("not reached: no changed line ran" if unreached else nothing)
     if coverage is not None:
         lines += coverage_lines(coverage)
     return "\n".join(lines)

@@ -1,10 +1,11 @@
 """Generate cases from a seed: new machines, and variants of loads that came close."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from numalab.hunt.case import Case
+from numalab.hunt.finding import BootResult
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
@@ -16,6 +17,7 @@ from numalab.hunt.load import Load, Part
 LOADS = 24
 # In timed mode a load takes as long as a boot.
 LOADS_TIMED = 4
+_CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _SMT = 4  # each fourth machine has cores of two CPUs, which are rare among the others
 _VARIED = 3  # of a load that came close
 
@@ -73,3 +75,18 @@ def case_for_scheduler(case: Case) -> Case:
 def _is_real_time(load: Load) -> bool:
     policies = {change.policy for change in load.changes} - {None, "fair", "batch", "idle"}
     return bool(policies) or any(part.is_real_time for part in load.parts)
+
+
+def near_loads(case: Case, result: BootResult, properties: Collection[str]) -> list[Near]:
+    """Return the loads that came close to a limit, for a hunt without a reference kernel.
+
+    Weak findings never count in such a hunt.
+    """
+    return [
+        Near(min(1.0, finding.closeness), case, finding.load)
+        for finding in result.findings
+        if finding.load is not None
+        and not finding.weak
+        and finding.prop in properties
+        and finding.closeness >= _CLOSE
+    ]

@@ -146,8 +146,8 @@ def write_reproducer(folder: Path, shown: Shown, kernels: Kernels, run: Run) -> 
     every = {name: bzimage, **kernels.references, **kernels.releases}
     attempts = tuple(run(folder, kernel, path, seed) for kernel, path in every.items())
     references = attempts[1 : 1 + len(kernels.references)]
-    mine_only = attempts[0].reproduced is True and not any(
-        attempt.reproduced for attempt in references
+    mine_only = attempts[0].reproduced is True and all(
+        attempt.reproduced is False for attempt in references
     )
     return Posted(attempts, seed, limit, mine_only, len(references))
 

@@ -8,6 +8,7 @@ from numalab.hunt.compare.noise import excess
 from numalab.hunt.compare.trend import Trends
 from numalab.hunt.finding import BootResult, Finding, limit_between
 
+_MOST_UNTRIED = 5
 _LOADS = 12  # of a round
 _LOADS_OF_MACHINE = 6
 _LOADS_AT_ONCE = 6
@@ -55,6 +56,14 @@ def suspects_of(
         if suspect.is_sure or suspect.score >= 1:
             suspects.append(suspect)
     return suspects
+
+
+def clearest(suspects: Sequence[Suspect]) -> list[Finding]:
+    """Return the clearest suspected finding of each property, at most `_MOST_UNTRIED`."""
+    best: dict[str, Suspect] = {}
+    for suspect in sorted(suspects, key=lambda item: (not item.is_sure, -item.score)):
+        best.setdefault(suspect.finding.prop, suspect)
+    return [suspect.finding for suspect in best.values()][:_MOST_UNTRIED]
 
 
 def at_once(suspects: Sequence[Suspect], *, everything: bool) -> list[list[Suspect]]:
