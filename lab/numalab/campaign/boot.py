@@ -160,7 +160,8 @@ def boot_in(
         allow=allow_mismatch,
         cmdline=machine.extra_cmdline,
     )
-    unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, kernel_remarks(view))
+    texts = kernel_remarks(view, machine.topology, machine.extra_cmdline)
+    unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, texts)
     outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
     stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     reach = None if table is None else reach_counting.read_reach(directory)

@@ -11,7 +11,7 @@ from numalab.topology.predict.rules import rules_for
 from numalab.topology.topology import Topology
 
 # Documentation/admin-guide/kernel-parameters.txt of 6.12: the kernel then starts fewer CPUs.
-_FEWER_CPUS = ("nosmp", "maxcpus=", "nr_cpus=", "possible_cpus=")
+_FEWER_CPUS = ("nosmp", "maxcpus", "nr_cpus", "possible_cpus")
 
 
 def check_topology(
@@ -27,11 +27,12 @@ def check_topology(
 
     `reserved_mib` is the guest memory reserved for the trace. Raises TopologyMismatch that
     shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
-    guest did not report its kernel. Nothing is compared where `cmdline` asks for fewer CPUs.
+    guest did not report its kernel. Nothing is compared where `cmdline` asks for fewer CPUs
+    (`kernel_remarks` says so).
     """
     if guest.kernel is None:
         raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
-    if any(word.startswith(_FEWER_CPUS) for word in cmdline):
+    if _asks_for_fewer(cmdline, topology):
         return ()
     prediction = predicted(topology, kernel, guest)
     differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
@@ -53,7 +54,25 @@ def predicted(topology: Topology, kernel: KernelSpec, guest: GuestView) -> Predi
     )
 
 
-def kernel_remarks(guest: GuestView) -> tuple[str, ...]:
-    """Return a remark where the prediction has no rules for so new a kernel."""
+def kernel_remarks(
+    guest: GuestView, topology: Topology, cmdline: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return remarks: there are no rules for so new a kernel; it was told to start fewer CPUs."""
     remark = rules_for(guest.kernel).remark if guest.kernel is not None else ""
-    return (remark,) if remark else ()
+    remarks = [remark] if remark else []
+    if word := _asks_for_fewer(cmdline, topology):
+        remarks.append(
+            f"{word}: the guest was not compared with the prediction, and its measures take the"
+            " CPUs that it lacks for idle"
+        )
+    return tuple(remarks)
+
+
+def _asks_for_fewer(cmdline: Sequence[str], topology: Topology) -> str:
+    """Return the word that asks for fewer CPUs than the machine has; "" for none."""
+    for word in cmdline:
+        name, _, value = word.partition("=")
+        number = int(value) if value.isascii() and value.isdecimal() else 0
+        if name in _FEWER_CPUS and number < topology.cpu_count:
+            return word
+    return ""

@@ -24,13 +24,14 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     Raises TopologyMismatch, WorkloadFailed, and CaptureIncomplete for lost events where the
     study forbids them.
     """
+    cmdline = guest_of(task.study, task.topology, task.run.workload).extra_cmdline
     differences = check_topology(
         task.topology,
         task.kernel,
         files.guest_view,
         reserved_mib=reserved_mib,
         allow=task.setting.allow_mismatch,
-        cmdline=guest_of(task.study, task.topology, task.run.workload).extra_cmdline,
+        cmdline=cmdline,
     )
     recording = _decode(task, files)
     if task.capture.lost_is_error and not recording.whole:
@@ -48,7 +49,12 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     return run.but(
         trace=recording,
         topology_differences=tuple(map(str, differences)),
-        notes=(*run.notes, *kernel_remarks(files.guest_view), *notes, *failures),
+        notes=(
+            *run.notes,
+            *kernel_remarks(files.guest_view, task.topology, cmdline),
+            *notes,
+            *failures,
+        ),
     )
 
 

@@ -119,7 +119,7 @@ def run_guest(
     if connection.startswith("test:"):
         uris = (EMBED, "qemu:///session", "qemu:///system")
         raise UserError("libvirt's test driver runs no guest", key="--connect", choices=uris)
-    limits = limits or Limits().for_cpus(machine.topology.cpu_count).on_a_host(slowness())
+    limits = limits or Limits().for_cpus(machine.topology.cpu_count).on_a_host(slowness(load=False))
     around = _Around(connect(connection), limits, on_beat, join, look, rescue)
     machine = with_memory_first(machine)
     counts = {path: path.read_bytes() for path in mapped_files(machine.plugins)}

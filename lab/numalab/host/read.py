@@ -277,15 +277,16 @@ def _meminfo_mib(name: str, root: Path) -> int:
 _WORK, _ORDINARY = 60_000, 0.004  # squares, and their CPU seconds (Python 3.11 at 3 GHz)
 
 
-def slowness(root: Path = Path("/")) -> float:
+def slowness(root: Path = Path("/"), *, load: bool = True) -> float:
     """Return how many times slower this host is now than an idle host of ordinary speed.
 
     The CPU time of a fixed computation, times the load of the last minute per CPU, times the part
-    of a CPU that a cgroup withholds from this process; at least 1.
+    of a CPU that a cgroup withholds from this process; at least 1. Without `load` for limits that
+    do not count the time in which a process waits for a CPU.
     """
     began = time.process_time()
     sum(number * number for number in range(_WORK))
     speed = (time.process_time() - began) / _ORDINARY
-    crowd = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    crowd = os.getloadavg()[0] / len(os.sched_getaffinity(0)) if load else 1.0
     throttled = 1.0 / min(1.0, max(0.01, cpu_limit(root) or 1.0))
     return max(1.0, speed) * max(1.0, crowd) * throttled

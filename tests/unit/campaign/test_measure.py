@@ -21,7 +21,7 @@ def test_an_unknown_kernel_is_remarked_on_and_compared(
     directory.sysfs.mkdir(parents=True)
     directory.sched_domains.write_text("")
     directory.dmesg.write_text(f"Linux version {version} (x) #1 SMP\n")
-    texts = kernel_remarks(read_guest_view(directory))
+    texts = kernel_remarks(read_guest_view(directory), load_topology("ring-4"))
     assert len(texts) == remarks
     assert all("Linux 8.0.1 is not known to numalab" in text for text in texts)
     newest = predict(load_topology("ring-4"), "7.3")
@@ -30,7 +30,14 @@ def test_an_unknown_kernel_is_remarked_on_and_compared(
 
 @pytest.mark.parametrize(
     ("words", "allowed"),
-    [((), False), (("quiet",), False), (("nosmp",), True), (("maxcpus=2",), True)],
+    [
+        ((), False),
+        (("quiet",), False),
+        (("nosmp",), True),
+        (("maxcpus=2",), True),
+        (("nr_cpus=256",), False),
+        (("maxcpus=8", "possible_cpus=4"), True),
+    ],
 )
 def test_fewer_cpus_on_request_are_no_mismatch(
     tmp_path: Path, words: tuple[str, ...], allowed: bool
@@ -41,6 +48,8 @@ def test_fewer_cpus_on_request_are_no_mismatch(
     directory.dmesg.write_text("Linux version 6.12.117 (x) #1 SMP\n")
     view = read_guest_view(directory)
     machine, kernel = load_topology("ring-4"), find_kernel("debian-6.12")
+    texts = kernel_remarks(view, machine, words)
+    assert [text.partition(":")[0] for text in texts] == [*words[-1:]] * allowed
     if allowed:
         assert not check_topology(machine, kernel, view, reserved_mib=0, allow=False, cmdline=words)
         return

@@ -15,11 +15,12 @@ from support.control_groups import write_group
 def test_slowness_is_of_the_cpu_and_of_the_crowd(
     monkeypatch: pytest.MonkeyPatch, load: float, work: float, times: float
 ) -> None:
-    clock = iter((5.0, 5.0 + work))
+    clock = iter((5.0, 5.0 + work, 6.0, 6.0 + work))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr("os.getloadavg", lambda: (load, 0, 0))
     monkeypatch.setattr("time.process_time", lambda: next(clock))
     assert slowness() == pytest.approx(times)
+    assert slowness(load=False) == pytest.approx(times / max(1.0, load / 2))
 
 
 def test_a_part_of_a_cpu_takes_longer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
