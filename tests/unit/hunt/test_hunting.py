@@ -75,6 +75,18 @@ class FakeWorkers:
         return results
 
 
+@dataclass
+class Ends(FakeWorkers):
+    """Their budget is over after some boots."""
+
+    after: int = 0
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        if len(self.booted) >= self.after:
+            raise BudgetOverError
+        return super().boot(boots)
+
+
 def hunted(case: Case, shown: Shown, reference: HuntBench | None, count: int = 1) -> Hunter:
     """Return a hunt over one case that is over."""
     crew = cast(CaseWorkers, FakeWorkers(shown, count))
@@ -348,13 +360,7 @@ def test_a_small_difference_counts_if_most_loads_and_all_samples_show_it(case: C
 
 
 def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> None:
-    class Ends(FakeWorkers):
-        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
-            if len(self.booted) >= 10:
-                raise BudgetOverError
-            return super().boot(boots)
-
-    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
+    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False), after=10))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
     hunter.round([case])
@@ -364,13 +370,7 @@ def test_a_confirmed_violation_is_kept_when_the_budget_is_over(case: Case) -> No
 
 
 def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
-    class Ends(FakeWorkers):
-        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
-            if len(self.booted) >= 6:
-                raise BudgetOverError
-            return super().boot(boots)
-
-    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
+    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False), after=6))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
     hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
     with pytest.raises(BudgetOverError):
@@ -382,13 +382,7 @@ def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
 def test_what_was_suspected_in_the_last_round_is_noted_when_the_budget_is_over() -> None:
     """Two machines are judged, and the time is over before the rest of their round."""
 
-    class Ends(FakeWorkers):
-        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
-            if len(self.booted) >= 4:
-                raise BudgetOverError
-            return super().boot(boots)
-
-    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False)))
+    crew = cast(CaseWorkers, Ends(lambda bench, seed: (float(bench == MINE), False), after=4))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=600, loads=2)
     hunt = Hunter(aim, MINE, crew, lambda _: None, THEIRS).run()
     assert hunt.machines == 2
