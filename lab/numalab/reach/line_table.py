@@ -214,20 +214,27 @@ def _ways_to(
     """Return the ways of the jumps of an `if` that lead to its body, each with its line.
 
     gcc merges bodies such as `return 0;` with each other, so that code of their own counts the
-    others, too. Of each jump, one side must lead to the condition itself or behind the body; else,
-    and without jumps, nothing is known.
+    others, too. Where one side of a jump leads there, the other must lead behind the body, or, in a
+    condition with `||`, to another part of it; else, and without jumps, nothing is known. (Code
+    behind the body may have been moved, so that the way around it looks like one to it.)
     """
     head = source.guard(number)
     behind = source.after_guard(number) if head else 0
-    ways = []
-    for at in head if line_code((name, behind), codes) else ():
+    if not line_code((name, behind), codes):
+        return []
+    parts = head if any("||" in source.code(at) for at in head) else ()
+    ways, around = list[tuple[tuple[Jump, bool], int]](), False
+    for at in head:
         for jump in (jump for code in codes for jump in code.ways((name, at))):
-            sides = ((True, jump.target_line), (False, jump.next_line))
-            away = [taken for taken, line in sides if line not in (*head, behind)]
-            if len(away) > 1 or not (jump.target_line and jump.next_line):
+            sides = {True: jump.target_line, False: jump.next_line}
+            around = around or behind in sides.values()
+            away = [taken for taken, line in sides.items() if line not in (*head, behind)]
+            if any(sides[not taken] not in (*parts, behind) for taken in away) or not all(
+                sides.values()
+            ):
                 return []
             ways += [((jump, taken), at) for taken in away]
-    return ways
+    return ways if around else []
 
 
 def line_code(place: tuple[str, int], codes: Iterable[Code]) -> LineCode | None:

@@ -92,28 +92,29 @@ class SourceText:
 
         The body leaves: `return`, `goto`, `break`, `continue`.
         """
-        if not _LEAVES.match(self._text(number)):
+        if not _LEAVES.match(self.code(number)):
             return ()
-        above = next((at for at in range(number - 1, 0, -1) if self._text(at)), 0)
-        text = self._text(above)
+        above = next((at for at in range(number - 1, 0, -1) if self.code(at)), 0)
+        text = self.code(above)
         if text.endswith("{"):
             last = max((number, *self.statement(number)))
-            below = next((at for at in range(last + 1, last + _NEARBY) if self._text(at)), 0)
-            if not self._text(below).startswith("}"):
+            below = next((at for at in range(last + 1, last + _NEARBY) if self.code(at)), 0)
+            if not self.code(below).startswith("}"):
                 return ()
         elif not text.endswith(")"):
             return ()
         head = tuple(sorted({above, *(at for at in self.statement(above) if at < number)}))
-        return head if _IF.match(self._text(head[0])) else ()
+        return head if _IF.match(self.code(head[0])) else ()
 
     def after_guard(self, number: int) -> int:
         """Return the first line of the statement behind a body (see `guard`); 0 for none."""
         last = max((number, *self.statement(number)))
         near = range(last + 1, last + _NEARBY)
-        behind = next((at for at in near if self._text(at).strip("}")), 0)
-        return 0 if _DIRECTIVE.match(self._text(behind)) else behind
+        behind = next((at for at in near if self.code(at).strip("}")), 0)
+        return 0 if _DIRECTIVE.match(self.code(behind)) else behind
 
-    def _text(self, number: int) -> str:
+    def code(self, number: int) -> str:
+        """Return a line without comments and the blanks around it."""
         return self._line(self._code, number).strip()
 
     def _line(self, lines: Sequence[str], number: int) -> str:
