@@ -223,8 +223,9 @@ def compute_group(group: MeasureGroup, run: Recording) -> list[Measure]:
     except (Exception, SystemExit, pl.exceptions.PanicException) as error:
         if MEASURES.is_built_in(group.name):
             raise
-        reason = explain_fault(error) or f"{type(error).__name__}: {str(error)[:200]}"
-        file = MEASURES.file(group.name)
+        fault = explain_fault(error)
+        reason = fault or f"{type(error).__name__}: {str(error)[:200]}"
+        file = None if fault else MEASURES.file(group.name)  # which the fault names
         raise UserError(f"the measure {group.name!r} failed: {reason}", file=file) from error
     for measure in measures:
         value = measure.value if isinstance(measure, Measure) else measure
