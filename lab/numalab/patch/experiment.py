@@ -14,7 +14,7 @@ from numalab.campaign.resume import OnWait, missing_tasks
 from numalab.campaign.schedule import at_once
 from numalab.campaign.task import Ended
 from numalab.patch.candidates import Candidate, find_candidates, sample
-from numalab.patch.screening import choose_cells, fitting, spread
+from numalab.patch.screening import choose_cells, fitting, lacks_seeds, spread
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.results.plan import AddedRemark, Cell, PlannedRun, planned_run
 from numalab.results.reader import StoredRun, load_plan, load_runs
@@ -110,7 +110,8 @@ class Conductor:
             if {run.id for run in first if run.variant == PATCHED} <= failures.keys():
                 break
             failures |= self._screen(batch)
-            if self._lacks_seeds(batch):
+            ended = {*self.study.results.finished(), *failures}
+            if lacks_seeds(plan.runs, choose_cells(self._counted(), batch).reached, ended):
                 break  # there is no time for what other cells would need either
         failures |= self._again(failures, seed)
         chosen = find_candidates(self._finished(), plan.cells, screened)
@@ -189,12 +190,6 @@ class Conductor:
             runs = [run for run in plan.runs if run.cell in batch]
             failures |= self._execute(runs, self.screen_until)
         return failures
-
-    def _lacks_seeds(self, cells: Sequence[Cell]) -> bool:
-        """Whether cells in which changed code ran have not got all their first seeds."""
-        reached = choose_cells(self._counted(), cells).reached
-        finished = self.study.results.finished()
-        return any(run.cell in reached and run.id not in finished for run in self.study.plan.runs)
 
     def _seconds(self, cell: Cell) -> float:
         """Return the wall seconds of what a cell lacks of its first seeds, by its finished runs."""

@@ -1,12 +1,12 @@
 """Which cells run: as many as the time allows, then those in which the changed code ran."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from numalab.reach.counting import read_reaches
 from numalab.reach.model import CodeChange, RunReach, Side
-from numalab.results.plan import Cell
+from numalab.results.plan import Cell, PlannedRun
 from numalab.run_dir import RunDir
 
 _SLOWER = 1.1  # the host may become slower while the runs last
@@ -62,6 +62,13 @@ def _executions(reach: RunReach) -> int:
     return sum(line.executions for line in lines) + sum(
         function.executions for function in reach.functions
     )
+
+
+def lacks_seeds(
+    runs: Iterable[PlannedRun], reached: Collection[Cell], ended: Collection[str]
+) -> bool:
+    """Whether a run of these cells was not begun; `ended` are those that finished or failed."""
+    return any(run.cell in reached and run.id not in ended for run in runs)
 
 
 def spread(cells: Sequence[Cell]) -> list[Cell]:

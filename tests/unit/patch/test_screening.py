@@ -3,10 +3,10 @@
 import pytest
 
 from numalab.patch.experiment import ExperimentOutcome
-from numalab.patch.screening import fitting, sort_cells, spread
+from numalab.patch.screening import fitting, lacks_seeds, sort_cells, spread
 from numalab.patch.standard import BASELINE, LOADS, MACHINES, PATCHED
 from numalab.reach.model import CodeChange, FunctionReach, LineReach, LineState, RunReach
-from numalab.results.plan import Cell
+from numalab.results.plan import Cell, planned_run
 from support.stored_run import stored_manifest, stored_run
 
 CELLS = [Cell(machine, load) for machine in MACHINES for load in LOADS]
@@ -70,6 +70,15 @@ def test_a_first_part_of_the_cells_has_all_machines_and_loads() -> None:
 @pytest.mark.parametrize(("seconds", "count"), [(0.0, 0), (1.0, 0), (11.0, 1), (23.0, 2), (99, 3)])
 def test_as_many_cells_run_as_fit(seconds: float, count: int) -> None:
     assert fitting([10.0, 10.0, 10.0], seconds) == count
+
+
+def test_cells_that_lack_time_for_their_seeds_are_told_from_those_that_lost_runs() -> None:
+    runs = [planned_run(cell, side, seed) for cell in (A, B) for side in "bp" for seed in (1, 2)]
+    every = {run.id for run in runs}
+    last = planned_run(A, "p", 2).id
+    assert not lacks_seeds(runs, [A, B], every), "finished, or lost"
+    assert lacks_seeds(runs, [A, B], every - {last})
+    assert not lacks_seeds(runs, [B], every - {last}), "no changed code ran in A"
 
 
 def test_a_cell_is_compared_with_three_runs_of_both_kernels() -> None:
