@@ -10,7 +10,7 @@ of functions that are inlined at the line, but for moves, which gcc may put befo
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numalab.reach.listing import Instruction, Row, StaticJump
@@ -110,7 +110,11 @@ class Code:
             ]
             parts += self._parts(place, statements, own)
         names = tuple(dict.fromkeys(_CLONE.sub("", name) for name in by_function))
-        return LineCode(tuple(parts), tuple(self._jumps(real)), names) if parts else None
+        return (
+            LineCode(tuple(parts), tuple(self._jumps(real, self._line_at)), names)
+            if parts
+            else None
+        )
 
     def _parts(
         self, place: Place, statements: list[Row], real: list[Instruction]
@@ -155,16 +159,19 @@ class Code:
                 return (address, before.address)
         return (address,)
 
-    def _jumps(self, real: Iterable[Instruction]) -> Iterable[Jump]:
+    def _jumps(
+        self, instructions: Iterable[Instruction], line: Callable[[int, Instruction], int]
+    ) -> Iterator[Jump]:
+        """Return the jumps among instructions; `line` is of an address, seen from a jump."""
         static = {jump.address: jump.target for jump in self.static_jumps}
-        for instruction in real:
+        for instruction in instructions:
             target = instruction.target or static.get(instruction.address)
             after = self._after(instruction.address)
             if target is None or after is None:
                 continue
             yield Jump(
                 instruction.address, after.address, target, instruction.address in static,
-                self._line_at(after.address, instruction), self._line_at(target, instruction),
+                line(after.address, instruction), line(target, instruction),
             )  # fmt: skip
 
     def ways(self, place: Place) -> Iterator[Jump]:
@@ -172,17 +179,11 @@ class Code:
 
         The lines are those of the line's own function: 0 where it is unknown, -1 outside it.
         """
-        static = {jump.address: jump.target for jump in self.static_jumps}
-        for instruction in (*self._real.get(place, []), *self._inlined.get(place, [])):
-            target = instruction.target or static.get(instruction.address)
-            after = self._after(instruction.address)
-            if target is None or after is None:
-                continue
-            outer = instruction.places[instruction.places.index(place) + 1 :]
-            yield Jump(
-                instruction.address, after.address, target, instruction.address in static,
-                self._line_in(after.address, outer), self._line_in(target, outer),
-            )  # fmt: skip
+
+        def line(address: int, jump: Instruction) -> int:
+            return self._line_in(address, jump.places[jump.places.index(place) + 1 :])
+
+        return self._jumps((*self._real.get(place, []), *self._inlined.get(place, [])), line)
 
     def _line_in(self, address: int, outer: tuple[Place, ...]) -> int:
         """Return the line to which an address leads in a function that was inlined at `outer`."""
