@@ -19,6 +19,7 @@ from numalab.artifact.digest import digest_of, hash_file, remembered
 from numalab.artifact.program_artifact import FLAGS
 from numalab.errors import UserError
 from numalab.files import open_regular, reading
+from numalab.kernel.config_fragment import parse_config
 from numalab.kernel.initramfs import choose_modules, init_source, make_initramfs
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
@@ -31,6 +32,8 @@ _MAGIC = 0x202
 _VERSION = 0x20E
 _PT_NOTE = 4
 _PVH_ENTRY = 18  # XEN_ELFNOTE_PHYS32_ENTRY
+# The options of the drivers that a guest needs (`initramfs.NEEDED`).
+_DRIVERS = ("CONFIG_ACPI_NFIT", "CONFIG_BLK_DEV_PMEM", "CONFIG_EROFS_FS", "CONFIG_EXT4_FS")
 _BANNER = re.compile(rb"Linux version ([0-9][!-~]{0,64}) \(")
 
 
@@ -82,6 +85,8 @@ def _make_entry(spec: KernelSpec, digest: str, work: Work) -> None:
             work.tell("packing its initramfs", None)
             initrd = work.entry.with_name("initrd")
             initrd.write_bytes(make_initramfs(modules))
+        elif files.config is not None:
+            _check_built_in(files.config, files.release, spec.source)
         kernel = BuiltKernel(
             spec_name=spec.name,
             bzimage=files.image,
@@ -97,6 +102,17 @@ def _make_entry(spec: KernelSpec, digest: str, work: Work) -> None:
             initrd=initrd,
         )
         KERNELS.write(work.entry, kernel)
+
+
+def _check_built_in(config: Path, release: str, kernel: str) -> None:
+    """Raise UserError if a driver that a guest needs is a module, of which there is none."""
+    values = parse_config(config.read_text(encoding="utf-8", errors="replace"))
+    if names := ", ".join(option for option in _DRIVERS if values.get(option) == "m"):
+        raise UserError(
+            f"needs modules for {names}, and there is no lib/modules/{release}; its configuration"
+            f" is {config}",
+            file=kernel,
+        )
 
 
 def _digest(spec: KernelSpec) -> str:

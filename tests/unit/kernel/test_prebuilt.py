@@ -138,6 +138,17 @@ def test_a_kernel_without_modules_needs_no_initramfs(project: Path) -> None:
     assert built.keeps_trace
 
 
+def test_a_kernel_with_modules_that_are_not_here_is_refused(project: Path) -> None:
+    image = project.parent / "bzImage"
+    image.write_bytes(bzimage("6.12.1"))
+    config = image.with_name("config-6.12.1")
+    config.write_text("CONFIG_EROFS_FS=m\nCONFIG_EXT4_FS=y\n")
+    with pytest.raises(UserError, match=r"modules for CONFIG_EROFS_FS, and there is no lib/mod"):
+        ensure_kernel(find_kernel(str(image)))
+    config.write_text("CONFIG_EROFS_FS=y\n")
+    assert ensure_kernel(find_kernel(str(image))).initrd is None
+
+
 def test_a_package_file_is_unpacked(installed: Path, project: Path) -> None:
     root = installed.parents[1]
     (root / "DEBIAN").mkdir()

@@ -181,15 +181,14 @@ def is_unreached(coverage: HuntCoverage) -> bool:
 
 def coverage_lines(coverage: HuntCoverage) -> Iterator[str]:
     """Return the coverage for the terminal: lines that never ran first."""
-    counted = f"{coverage.outcomes} of {coverage.ways} branch outcomes of"
+    outcomes = f"{coverage.outcomes} of {coverage.ways} branch outcomes of"
+    boots = counted(coverage.boots, "boot")
     if coverage.is_whole:
-        yield f"reach: {counted} the scheduler, in {coverage.boots} boots"
+        yield f"reach: {outcomes} the scheduler, in {boots}"
         for file in coverage.files[:_MOST_FILES]:
             yield f"  {file.file}: {file.outcomes} of {file.ways}"
     else:
-        yield (
-            f"reach: {coverage.summary}, in {coverage.boots} boots; {counted} the changed functions"
-        )
+        yield f"reach: {coverage.summary}, in {boots}; {outcomes} the changed functions"
     never = coverage.never_ran
     for line in never[:_MOST_NEVER]:
         feature = needed_feature(line.file, line.function)

@@ -21,6 +21,6 @@ def annotated_values(reach: PatchReach) -> dict[str, Any]:
         "verdict": verdict_text(reach),
         "files": annotated_files(reach),
         "sides": sides,
-        "functions": [function for side in sides for function in side.functions],
+        "functions": [(side.side, function) for side in sides for function in side.functions],
         "notes": list(dict.fromkeys(note for side in sides for note in side.notes)),
     }
