@@ -57,8 +57,7 @@ SETTINGS: Mapping[str, str] = {
 _LARGE_PAGES: Mapping[str, str] = {"LD": "ld -z max-page-size=0x200000"}
 _ASKS_FOR_LARGE_PAGES = (4, 16)
 
-# A `make` above this process must not pass its flags on.
-ENVIRONMENT = {"MAKEFLAGS": "", "MFLAGS": "", "MAKELEVEL": "", "LC_ALL": "C", "TZ": "UTC"}
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC"}
 
 BTF = "CONFIG_DEBUG_INFO_BTF"
 PAHOLE = {"pahole": "dwarves"}  # makes BTF
