@@ -113,11 +113,19 @@ def _all_explained(
     error: ValidationError, table: dict[str, Any], model: type[Document], path: Path
 ) -> Iterator[UserError]:
     # A misspelt key is also a missing key; a person can fix the misspelling.
-    details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+    # A list whose only value is wrong is also too short "after validation".
+    details = [detail for detail in error.errors() if not _follows(detail, error.errors())]
+    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
     by_key: dict[str, list[ErrorDetails]] = {}
     for detail in details:
         by_key.setdefault(_dotted(_location(detail, table)), []).append(detail)
     return (_explained(key, alike, model, path) for key, alike in by_key.items())
+
+
+def _follows(detail: ErrorDetails, details: Sequence[ErrorDetails]) -> bool:
+    place = detail["loc"]
+    inner = (other["loc"] for other in details if len(other["loc"]) > len(place))
+    return detail["type"] == "too_short" and any(loc[: len(place)] == place for loc in inner)
 
 
 def _location(detail: ErrorDetails, table: dict[str, Any]) -> tuple[int | str, ...]:

@@ -51,7 +51,8 @@ def trace_region(topology: Topology, size_mib: int) -> Region | None:
     first = topology.nodes[0]
     if first.memory_mib < size_mib + _FIRMWARE // _MIB + _FEWEST_LEFT_MIB:
         raise UserError(
-            f"node 0 has {first.memory_mib} MiB, too little to reserve {size_mib} MiB for a trace",
+            f"the first node with memory has {first.memory_mib} MiB, too little to reserve"
+            f" {size_mib} MiB for a trace",
             key="trace_memory_mib",
         )
     end = min(first.memory_mib * _MIB, _LOW_MEMORY)
@@ -66,24 +67,34 @@ def backed_mib(node: Node) -> int:
 def unwanted_regions(topology: Topology) -> tuple[Region, ...]:
     """Return the memory of nodes without memory, which the kernel must not use.
 
-    The nodes' memory follows one another in guest physical memory, with the hole below 4 GiB.
+    The nodes' memory follows one another in guest physical memory, with the hole below 4 GiB. A
+    node's memory may lie on both sides of the hole.
     """
-    return tuple(
-        Region(address, _UNWANTED_MIB * _MIB)
-        for node, address in zip(topology.nodes, node_addresses(topology), strict=True)
-        if node.memory_mib == 0
-    )
+    regions, low = [], _low_memory(topology)
+    for node, address in zip(topology.nodes, node_addresses(topology), strict=True):
+        if node.memory_mib == 0:
+            size = _UNWANTED_MIB * _MIB
+            below = min(size, low - address) if address < low else size
+            regions.append(Region(address, below))
+            if below < size:
+                regions.append(Region(_FOUR_GIB, size - below))
+    return tuple(regions)
 
 
 def node_addresses(topology: Topology) -> tuple[int, ...]:
     """Return the start address of each node's memory in the guest, in bytes."""
-    total = sum(map(backed_mib, topology.nodes)) * _MIB
-    low = total if total < _ALL_LOW else _LOW_MEMORY
+    low = _low_memory(topology)
     addresses, start = [], 0
     for node in topology.nodes:
         addresses.append(start if start < low else start - low + _FOUR_GIB)
         start += backed_mib(node) * _MIB
     return tuple(addresses)
+
+
+def _low_memory(topology: Topology) -> int:
+    """Return how much of the memory lies below 4 GiB, in bytes."""
+    total = sum(map(backed_mib, topology.nodes)) * _MIB
+    return total if total < _ALL_LOW else _LOW_MEMORY
 
 
 @dataclass(frozen=True)

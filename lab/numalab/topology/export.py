@@ -152,6 +152,12 @@ def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
         (link.bandwidth_kib_s or 0) % MIB_IN_KIB for link in topology.interconnects
     ):
         losses.append("fractions of a MiB/s in bandwidths: QEMU takes whole MiB/s")
+    if form == "xml" and (empty := [node.id for node in topology.nodes if not node.memory_mib]):
+        numbers = format_cpulist(empty)
+        losses.append(
+            f"no memory on node {numbers}: libvirt gives QEMU a size of 0, which it refuses; give"
+            f" {'it' if len(empty) == 1 else 'them'} some"
+        )
     if form == "vng" and topology.llc == "none":
         losses.append("no last-level cache: virtme-ng has no option for it")
     sockets = sum(1 for node in topology.nodes if node.cpus)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
-from numalab.cpulist import parse_cpulist
+from numalab.cpulist import parse_cpu_order
 from numalab.topology.distances import (
     Link,
     Matrix,
@@ -157,11 +157,13 @@ def _check_not_empty(cpus: Sequence[Sequence[int]], memory: Sequence[int]) -> No
 def _cpus(document: TopologyFile) -> list[tuple[int, ...]]:
     values = _for_each_node("cpus", document.cpus, document.nodes)
     cpus: list[tuple[int, ...]] = []
-    broken = []
+    broken: list[RuleBroken] = []
     for number, value in enumerate(values):
         if isinstance(value, str):
             try:
-                cpus.append(parse_cpulist(value))
+                listed = parse_cpu_order(value)
+                cpus.append(tuple(sorted(set(listed))))
+                broken += _listed_twice(f"cpus[{number}]", listed)
             except ValueError as error:
                 broken.append(RuleBroken(f"cpus[{number}]", str(error)))
         else:
@@ -183,6 +185,12 @@ def _cpus(document: TopologyFile) -> list[tuple[int, ...]]:
         if wrong
     )
     return cpus
+
+
+def _listed_twice(key: str, cpus: Sequence[int]) -> Iterator[RuleBroken]:
+    for cpu, count in Counter(cpus).items():
+        if count > 1:
+            yield RuleBroken(key, f"CPU {cpu} is listed twice")
 
 
 def _for_each_node(key: str, value: Any, nodes: int) -> Sequence[Any]:

@@ -8,7 +8,7 @@ LOCAL_DISTANCE = 10  # ACPI 6.5, 5.2.17: the distance from a locality to itself
 MAX_DISTANCE = 254  # 255 means that one node cannot reach the other
 UNREACHABLE = 255
 MAX_NODES = 64  # CONFIG_NODES_SHIFT=6 in Debian's kernels
-MAX_CPUS = 256
+MAX_CPUS = 255  # APIC ids 0 to 254; fewer where the numbers of a socket or a core have gaps
 MAX_MEMORY_MIB = 1 << 24  # 16 TiB for one node
 MAX_LATENCY_NS = 1_000_000
 # More need x2APIC and interrupt remapping (libvirt: an iommu device with eim), which no mode has.

@@ -193,6 +193,11 @@ def test_a_node_without_memory_gives_its_own_away() -> None:
         Region(512 * MIB, 128 * MIB),
         Region(1152 * MIB, 128 * MIB),
     )
+    # A node whose memory lies on both sides of the hole, which begins at 2 GiB here.
+    assert unwanted_regions(with_memory(2000, 0, 1024).topology) == (
+        Region(2000 * MIB, 48 * MIB),
+        Region(4096 * MIB, 80 * MIB),
+    )
     # Past 2.75 GiB q35 keeps 2 GiB below 4 GiB and the rest above.
     assert unwanted_regions(with_memory(4096, 0).topology) == (
         Region((4096 + 2048) * MIB, 128 * MIB),

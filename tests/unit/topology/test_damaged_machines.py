@@ -126,7 +126,7 @@ def numactl(text: str) -> Imported:
     return parse_numactl(text, name="x", source="s", file="f")
 
 
-WHOLE_FILE = r"no node has|this is not the output|at most 256|APIC id"
+WHOLE_FILE = r"no node has|this is not the output|at most 255|APIC id"
 
 
 @settings(max_examples=200)

@@ -6,6 +6,7 @@ from numalab.errors import UserError
 from numalab.topology.importers.hwloc import parse_hwloc
 from numalab.topology.importers.hwloc_xml import MAX_ELEMENTS, parse_xml
 from numalab.topology.importers.imported import Imported
+from numalab.topology.topology import CpuShape
 
 GIB = 1 << 30
 
@@ -87,6 +88,29 @@ def test_without_a_table_nodes_are_20_apart_and_that_is_said() -> None:
     imported = read(*TWO)
     assert imported.topology.distances == ((10, 20), (20, 10))
     assert imported.notes[0] == ("no table of distances: 20 between nodes, the default of kernels")
+
+
+def test_cores_without_packages_keep_their_threads() -> None:
+    cores = (core("0x3", pu(0), pu(1)), core("0xc", pu(2), pu(3)))
+    imported = read(node(0, "0x3"), node(1, "0xc"), *cores)
+    assert imported.topology.cpu_shape == CpuShape(sockets=2, dies=1, cores=1, threads=2)
+    assert "no sockets in the source: each node becomes a socket" in imported.notes
+
+
+def test_a_cache_that_cores_share_below_the_last_one_is_left_out_with_a_note() -> None:
+    def cache(level: int, cpuset: str, *inside: str) -> str:
+        head = f'<object type="L{level}Cache" depth="{level}" cpuset="{cpuset}">'
+        return f"{head}{''.join(inside)}</object>"
+
+    pairs = [
+        cache(2, cpuset, *(core(f"{1 << cpu:#x}", pu(cpu)) for cpu in cpus))
+        for cpuset, cpus in (("0x3", (0, 1)), ("0xc", (2, 3)))
+    ]
+    package = f'<object type="Package" os_index="0" cpuset="0xf">{cache(3, "0xf", *pairs)}</object>'
+    imported = read(node(0, "0xf"), package)
+    assert [note for note in imported.notes if "clusters of 2 CPUs" in note]
+    alone = f'<object type="Package" os_index="0" cpuset="0xf">{"".join(pairs)}</object>'
+    assert not [note for note in read(node(0, "0xf"), alone).notes if "clusters" in note]
 
 
 def test_packages_cores_and_caches_make_the_shape() -> None:

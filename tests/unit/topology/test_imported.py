@@ -76,7 +76,9 @@ def test_uneven_nodes_have_no_shape_and_that_is_said() -> None:
     result = imported(ImportedNode(0, (0, 1, 2), 64), ImportedNode(1, (3,), 64))
     assert result.topology.cpu_shape is None
     assert result.changes[-1].kind is ChangeKind.PACKAGING
-    assert result.notes[-1].endswith("each CPU becomes a socket of its own")
+    assert result.notes[-1].endswith(
+        "each CPU becomes a socket of its own, with a cache of its own"
+    )
 
 
 MANY = tuple(ImportedNode(n, (n,), 1) for n in range(MAX_NODES + 1))

@@ -160,7 +160,13 @@ def test_uneven_cpus_become_sockets_of_their_own() -> None:
     text = GOOD.replace("cpus: 0 1 2 3 ", "cpus: ", 1)
     imported = parse_numactl(text, name="x", source="", file="x")
     assert imported.topology.cpu_shape is None
-    assert imported.notes[-1] == "CPUs are not in even blocks: each CPU becomes a socket of its own"
+    assert imported.notes[0] == (
+        "no sockets, cores, threads and caches in the source; import the sysfs tree for them"
+    )
+    assert imported.notes[-1] == (
+        "the nodes are not of one size: each CPU becomes a socket of its own, with a cache of its"
+        " own"
+    )
 
 
 WRAPPED = """available: 2 nodes (0-1)
@@ -232,11 +238,23 @@ def test_interleaved_sockets_keep_their_caches(tmp_path: Path) -> None:
     assert [(domain.name, domain.span) for domain in domains[:1]] == [("MC", (0, 1))]
 
 
+def test_clusters_are_left_out_with_a_note(tmp_path: Path) -> None:
+    cpus = {cpu: (0, str(cpu), "0-3") for cpu in range(4)}
+    root = tree(tmp_path, {0: "0-3"}, cpus)
+    for cpu in range(4):
+        path = root / "cpu" / f"cpu{cpu}" / "topology" / "cluster_cpus_list"
+        path.write_text(f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n")
+    imported = read_machine(str(root), None, name="x")
+    assert imported.notes == (
+        "left out clusters of 2 CPUs that share a smaller cache: no guest has them",
+    )
+
+
 def test_uneven_sockets_are_lost_with_a_note_and_threads_kept(tmp_path: Path) -> None:
     cpus = {cpu: (int(cpu > 1), f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}", "0-5") for cpu in range(6)}
     imported = read_machine(str(tree(tmp_path, {0: "0-1", 1: "2-5"}, cpus)), None, name="x")
     assert imported.topology.cpu_shape == CpuShape(3, 1, 1, 2)
-    assert "the sockets are not even" in imported.notes[-1]
+    assert "the sockets and the nodes are not of one size" in imported.notes[-1]
 
 
 def test_odd_files_of_a_tree(tmp_path: Path) -> None:

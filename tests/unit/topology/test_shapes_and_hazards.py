@@ -127,6 +127,8 @@ LINE = {"links": [[0, 1], [1, 2]], "distances": [10, 20, 30]}
         ({"matrix": [[10, 20, 255], [20, 10, 20], [255, 20, 10]]}, "unreachable nodes"),
         ({"matrix": [[10, 20, 20], [30, 10, 20], [20, 20, 10]]}, "asymmetric distances"),
         ({"matrix": [[10, 20, 60], [20, 10, 20], [60, 20, 10]]}, "triangle inequality"),
+        ({"matrix": [[10, 20, 20], [20, 10, 20], [90, 20, 10]]}, "triangle inequality"),
+        ({"cpus": [3, 2, 2], **LINE}, "a socket for each CPU"),
         ({"cpus": [2, 0, 2], **LINE}, "renumbered nodes"),
         ({"cpu": {"sockets": 1}, **LINE}, "nodes in a package"),
         ({"cpu": {"sockets": 1}, **LINE}, "siblings on two nodes"),

@@ -31,6 +31,7 @@ _WORTH = {
     "nodes that are never balanced": 3.0,
     "renumbered nodes": 0.2,
     "caches not seen": 0.2,
+    "a socket for each CPU": 0.0,  # that of every machine with uneven nodes
 }
 
 

@@ -24,6 +24,7 @@ from numalab.topology.importers.imported import (
     Imported,
     ImportedNode,
     Location,
+    clusters_left_out,
     imported_topology,
 )
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_NODES
@@ -57,7 +58,7 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
         name=name,
         source=source,
         file=file,
-        places=_places(objects),
+        places=_places(objects, nodes),
         rows_at=[rows_at] * len(nodes) if rows_at else (),
         remarks=_remarks(objects, nodes, set(pus)),
     )
@@ -115,7 +116,21 @@ def _remarks(objects: list[Object], nodes: list[ImportedNode], pus: set[int]) ->
     if unknown := unknown_types(objects):
         text = f"left out objects of unknown type: {', '.join(unknown[:10])}"
         remarks.append(ImportChange(ChangeKind.UNKNOWN_OBJECTS, text))
-    return remarks
+    types = {item.type for item in objects}
+    if "Core" in types and types.isdisjoint(PACKAGES):
+        text = "no sockets in the source: each node becomes a socket"
+        remarks.append(ImportChange(ChangeKind.UNKNOWN_PACKAGING, text))
+    return [*remarks, *clusters_left_out(_clusters(objects))]
+
+
+def _clusters(objects: list[Object]) -> Iterator[int]:
+    """Yield the numbers of CPUs of caches that several cores share, within the last-level ones."""
+    caches = [(item, frozenset(item.cpus or ())) for item in objects if _cache_level(item)]
+    cores = [frozenset(item.cpus or ()) for item in objects if item.type in ("Core", "PU")]
+    largest = {cpu: cpus for _, cpus in sorted(caches, key=lambda c: len(c[1])) for cpu in cpus}
+    for _, cpus in caches:
+        if cpus and cpus < largest[min(cpus)] and not any(cpus <= core for core in cores):
+            yield len(cpus)
 
 
 def _nodes(nodes: list[ImportedNode], online: set[int]) -> list[ImportedNode]:
@@ -138,9 +153,14 @@ def _nodes(nodes: list[ImportedNode], online: set[int]) -> list[ImportedNode]:
     ]
 
 
-def _places(objects: list[Object]) -> dict[int, CpuPlace]:
-    """Return the package, core and last-level cache of each CPU in a package."""
+def _places(objects: list[Object], nodes: list[ImportedNode]) -> dict[int, CpuPlace]:
+    """Return the package, core and last-level cache of each CPU in a package.
+
+    A source with cores and without packages gets one for each node.
+    """
     packages = _holders([item for item in objects if item.type in PACKAGES])
+    if not packages and any(item.type == "Core" for item in objects):
+        packages = {cpu: node.id for node in _nodes(nodes, set()) for cpu in node.cpus}
     cores = _holders([item for item in objects if item.type == "Core"])
     caches = _holders(sorted(filter(_cache_level, objects), key=_cache_level))
     cpus = [cpu for item in objects if item.type == "PU" for cpu in item.cpus or ()]

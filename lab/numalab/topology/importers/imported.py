@@ -31,12 +31,15 @@ class CpuPlace:
 
 @dataclass(frozen=True)
 class Packaging:
-    """The order of the CPUs in which `shape` holds, and sentences about lost properties."""
+    """The order of the CPUs in which `shape` holds, and why it is not that of the machine.
+
+    `uneven` is empty where it is.
+    """
 
     order: tuple[int, ...]
     shape: CpuShape | None
     llc: LastLevelCache
-    lost: tuple[str, ...]
+    uneven: str
 
 
 def pack(node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]) -> Packaging:
@@ -46,34 +49,42 @@ def pack(node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]) -> Pack
     QEMU's sockets, dies and cores are all of one size, and its CPU numbers run through a core, a
     die and a socket before the next; so CPUs are put in that order.
     """
-    lost: list[str] = []
-    for level, attempt in _attempts(node_of_cpu, places):
+    for uneven, attempt in _attempts(node_of_cpu, places):
         packed = _even(attempt, node_of_cpu)
         if packed is not None:
             order, shape = packed
-            return Packaging(order, shape, _llc(attempt, shape), tuple(lost))
-        lost.append(level)
-    return Packaging(tuple(sorted(node_of_cpu)), None, "die", tuple(lost))
+            return Packaging(order, shape, _llc(attempt, shape), uneven)
+    uneven = "the sockets, the nodes and the cores are" if places else "the nodes are"
+    return Packaging(tuple(sorted(node_of_cpu)), None, "die", uneven)
 
 
 def _attempts(
     node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]
 ) -> list[tuple[str, dict[int, CpuPlace]]]:
-    """Return packagings, the most exact first, each with the sentence for its loss."""
-    attempts = []
-    if places:
-        if all(place.cache is not None for place in places.values()):
-            attempts.append(("the last-level caches are not even", dict(places)))
-        plain = {cpu: replace(place, cache=None) for cpu, place in places.items()}
-        attempts.append(("the sockets are not even", plain))
-        of_node = {cpu: replace(place, package=node_of_cpu[cpu]) for cpu, place in plain.items()}
-        attempts.append(("the nodes are not even", of_node))
-        of_core = {cpu: replace(place, package=place.core) for cpu, place in plain.items()}
-        attempts.append(("the cores are not even", of_core))
-    elif len(set(Counter(node_of_cpu.values()).values())) == 1:
+    """Return packagings, the most exact first, each with what it gives up, as it is not even."""
+    if not places:
+        even = len(set(Counter(node_of_cpu.values()).values())) == 1
         separate = {cpu: CpuPlace(node, cpu) for cpu, node in node_of_cpu.items()}
-        attempts.append(("the nodes are not even", separate))
-    return attempts
+        return [("", separate)] if even else []
+    plain = {cpu: replace(place, cache=None) for cpu, place in places.items()}
+    of_node = {cpu: replace(place, package=node_of_cpu[cpu]) for cpu, place in plain.items()}
+    of_core = {cpu: replace(place, package=place.core) for cpu, place in plain.items()}
+    with_caches, caches = [], ""
+    if all(place.cache is not None for place in places.values()):
+        with_caches = [("", dict(places)), ("the cores are", _without_threads(places))]
+        caches = "the last-level caches"
+    return [
+        *with_caches,
+        (f"{caches} are" if caches else "", plain),
+        (f"{caches} and the cores are" if caches else "the cores are", _without_threads(plain)),
+        ("the sockets are", of_node),
+        ("the sockets and the cores are", _without_threads(of_node)),
+        ("the sockets and the nodes are", of_core),
+    ]
+
+
+def _without_threads(places: Mapping[int, CpuPlace]) -> dict[int, CpuPlace]:
+    return {cpu: replace(place, core=("CPU", cpu)) for cpu, place in places.items()}
 
 
 def _even(
@@ -165,6 +176,7 @@ class ChangeKind(StrEnum):
     OFFLINE = "offline CPUs"
     PACKAGING = "packaging"
     UNKNOWN_PACKAGING = "unknown packaging"
+    CLUSTERS = "clusters"
     UNKNOWN_OBJECTS = "unknown objects"
 
 
@@ -257,6 +269,18 @@ def imported_topology(
     )
 
 
+def clusters_left_out(sizes: Iterable[int]) -> list[ImportChange]:
+    """Return the note about caches within the last-level ones that cores share, if any.
+
+    `sizes` are their numbers of CPUs. Kernels since 5.16 make a domain CLS of them.
+    """
+    if not (listed := sorted(set(sizes))):
+        return []
+    cpus = " or ".join(map(str, listed))
+    text = f"left out clusters of {cpus} CPUs that share a smaller cache: no guest has them"
+    return [ImportChange(ChangeKind.CLUSTERS, text)]
+
+
 def _node_changes(described: Sequence[ImportedNode], kept: Sequence[int]) -> Iterator[ImportChange]:
     empty = [node.id for place, node in enumerate(described) if place not in kept]
     if empty:
@@ -273,10 +297,10 @@ def _changes(
     missing = node_of_cpu.keys() - places.keys()
     if missing:
         cpus = "" if not places else f" of CPUs {format_cpulist(missing)}"
-        text = (
-            f"no sockets, cores, threads and caches{cpus} in the source: each node becomes a "
-            "socket, each CPU a core; import the sysfs tree for them"
-        )
+        text = f"no sockets, cores, threads and caches{cpus} in the source"
+        if packaging.shape is not None:
+            text += ": each node becomes a socket, each CPU a core"
+        text += "; import the sysfs tree for them"
         yield ImportChange(ChangeKind.UNKNOWN_PACKAGING, text)
     order = packaging.order
     if order != tuple(range(len(order))):
@@ -285,12 +309,11 @@ def _changes(
             text = "those of a core, a die and a socket follow each other"
         text = f"numbered CPUs anew, {text}: CPUs 0-{len(order) - 1} were {format_cpu_order(order)}"
         yield ImportChange(ChangeKind.CPU_NUMBERS, text)
-    lost = " and ".join(packaging.lost)
-    if packaging.lost and packaging.shape is not None:
-        text = f"{lost}: packaged as {describe_shape(packaging.shape)}"
-        yield ImportChange(ChangeKind.PACKAGING, text)
-    if packaging.shape is None:
-        text = f"{lost or 'CPUs are not in even blocks'}: each CPU becomes a socket of its own"
+    if packaging.uneven:
+        result = "each CPU becomes a socket of its own, with a cache of its own"
+        if packaging.shape is not None:
+            result = f"packaged as {describe_shape(packaging.shape)}"
+        text = f"{packaging.uneven} not of one size: {result}"
         yield ImportChange(ChangeKind.PACKAGING, text)
 
 

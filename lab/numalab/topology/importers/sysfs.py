@@ -1,7 +1,7 @@
 """Imports a machine from sysfs: the live tree, or a copy of /sys/devices/system."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from numalab.cpulist import format_cpulist, parse_ascending, parse_cpumask
@@ -14,6 +14,7 @@ from numalab.topology.importers.imported import (
     Imported,
     ImportedNode,
     Location,
+    clusters_left_out,
     imported_topology,
 )
 
@@ -65,7 +66,7 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
         file=folder,
         places=_places(system / "cpu", frozenset(cpu for node in nodes for cpu in node.cpus)),
         rows_at=[Location(path) for path in rows],
-        remarks=remarks,
+        remarks=[*remarks, *clusters_left_out(_clusters(system / "cpu", nodes))],
     )
 
 
@@ -245,6 +246,20 @@ def _places(folder: Path, online: frozenset[int]) -> dict[int, CpuPlace]:
         if number >= 0:
             places[cpu] = CpuPlace(number, core[0], cache[1][0] if cache else None)
     return places
+
+
+def _clusters(folder: Path, nodes: Iterable[ImportedNode]) -> Iterator[int]:
+    """Yield the sizes of clusters of several cores that are smaller than the last-level cache."""
+    online = frozenset(cpu for node in nodes for cpu in node.cpus)
+    for cpu in sorted(online):
+        topology = folder / f"cpu{cpu}" / "topology"
+        path, threads = topology / "cluster_cpus_list", topology / "thread_siblings_list"
+        cache = _last_cache(folder / f"cpu{cpu}" / "cache")
+        if cache is None or not (path.exists() and threads.exists()):
+            continue
+        cluster = online.intersection(_cpulist(path))
+        if online.intersection(_cpulist(threads)) < cluster < online.intersection(cache[1]):
+            yield len(cluster)
 
 
 def _number(path: Path) -> int:

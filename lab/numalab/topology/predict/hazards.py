@@ -70,7 +70,11 @@ def _distances(topology: Topology) -> Iterator[Hazard]:
             "between the two ends, and sched_verbose prints an ERROR",
             'sched_init_numa(): "Node-distance not symmetric"',
         )
-    detours = [(a, b) for a in nodes for b in nodes if a < b and _has_shorter_detour(table, a, b)]
+    detours = [
+        (a, b)
+        for a, b in combinations(nodes, 2)
+        if _has_shorter_detour(table, a, b) or _has_shorter_detour(table, b, a)
+    ]
     if detours:
         yield Hazard(
             "triangle inequality",
@@ -109,6 +113,13 @@ def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             "siblings on two nodes",
             f'the kernel warns "{warning}" and splits all such siblings',
             "topology_sane(), arch/x86/kernel/smpboot.c",
+        )
+    if topology.cpu_shape is None and topology.cpu_count > 1:
+        yield Hazard(
+            "a socket for each CPU",
+            "CPUs are not in blocks of one size, as QEMU's sockets must be; so no CPUs share a core"
+            " or a cache, and the imbalance allowed between nodes is that of single CPUs",
+            "sd->imb_numa_nr, build_sched_domains(), kernel/sched/topology.c",
         )
     unlike = topology.llc == "none" or topology.packaging.dies > 1
     if prediction.vendor != "intel" and unlike and topology.packaging.cores > 1:

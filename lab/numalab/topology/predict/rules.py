@@ -112,10 +112,10 @@ def rules_for(version: str) -> KernelRules:
     """
     match = _VERSION.match(version)
     if match is None:
-        raise UserError(f"not a kernel version: {version[:40]!r}", choices=SERIES)
+        raise UserError(f"not a kernel version, such as 6.12: {version[:40]!r}")
     requested = (int(match[1]), int(match[2]))
     if requested < OLDEST:
-        raise UserError(f"kernel {version[:40]} is older than 4.4", choices=SERIES)
+        raise UserError(f"kernel {version[:40]} is older than 4.4, the oldest that is predicted")
     series = _nearest(requested)
     stable = 1 << 16 if match[3] is None or series != requested else int(match[3])
     return KernelRules(

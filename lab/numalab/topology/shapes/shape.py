@@ -154,13 +154,17 @@ def read_shape(table: Any) -> Any:
 
     This is a pydantic validator: it returns other values than tables for pydantic to refuse.
     """
-    if not isinstance(table, dict) or "kind" not in table:
+    if not isinstance(table, dict):
         return table
-    kind, shapes = table["kind"], SHAPES.all()
+    kind, shapes = table.get("kind"), SHAPES.all()
     if not isinstance(kind, str) or kind not in shapes:
         hint = did_you_mean(str(kind)[:60], shapes)
-        valid = ", ".join(shapes)
-        message = f"no shape is called {kind!r:.60}{hint} (valid: {valid})"
+        problem = (
+            f"no shape is called {kind!r:.60}{hint}"
+            if "kind" in table
+            else "the key kind is missing"
+        )
+        message = f"{problem} (valid: {', '.join(shapes)})"
         raise ValidationError.from_exception_data("shape", [_detail("kind", kind, message)])
     shape = shapes[kind]
     valid = ", ".join(shape.model_fields)
