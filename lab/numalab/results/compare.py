@@ -25,10 +25,18 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "machine": lambda run: run.machine,
     "tunables": lambda run: run.tunables,
     "command": lambda run: run.workload.argv,
+    "parameters": lambda run: run.workload.parameters,
+    "programs": lambda run: run.workload.files,
     "tasks": lambda run: run.workload.tasks,
     "allowed CPUs": lambda run: run.workload.allowed_cpus,
+    "scheduler": lambda run: run.scheduler and run.scheduler.model_dump(),
     "image": lambda run: run.image.digest[:12],
+    "pages": lambda run: run.pages,
     "QEMU": lambda run: None if run.versions.qemu == UNKNOWN else run.versions.qemu,
+    "emulator": lambda run: run.emulator and run.emulator.sha256[:12],
+    "memory model": lambda run: run.memory and run.memory.model_dump(),
+    "quantum": lambda run: run.quantum_ns,
+    "time of an instruction": lambda run: run.icount_shift,
 }
 # Inputs that must also be the same for measures of time, unless time is virtual.
 _HOST: Mapping[str, Callable[[Manifest], Any]] = {
@@ -50,12 +58,13 @@ class MeasureVersus:
     comparison: Comparison
 
     @property
-    def lost(self) -> bool:
-        """Whether a measure with a better direction has no value after."""
+    def undecided(self) -> bool:
+        """Whether a measure with a better direction has no value after, or must not be compared."""
+        comparison = self.comparison
         return (
             self.direction != "none"
-            and self.comparison.before is not None
-            and self.comparison.after is None
+            and comparison.before is not None
+            and (comparison.after is None or comparison.outcome == "not comparable")
         )
 
 
@@ -106,10 +115,10 @@ class Versus:
 
     @property
     def whole(self) -> bool:
-        """Whether every planned run finished, every cell could be compared, and no measure is
-        lost."""
+        """Whether every planned run finished, and every cell and measure could be compared."""
         return not any(self.unfinished) and not any(
-            cell.differs or any(measure.lost for measure in cell.measures) for cell in self.cells
+            cell.differs or any(measure.undecided for measure in cell.measures)
+            for cell in self.cells
         )
 
 
@@ -133,9 +142,13 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _Side:
-    """One result: its finished runs and the planned seeds by cell, and the unfinished runs."""
+    """One result: its finished runs and the planned seeds by cell, and the unfinished runs.
+
+    `words` are the further kernel parameters.
+    """
 
     capture: Any
+    words: Sequence[str]
     cells: Mapping[str, Sequence[StoredRun]]
     planned: Mapping[str, Sequence[int]]
     unfinished: tuple[RunState, ...]
@@ -152,7 +165,10 @@ def compare_results(before: Results, after: Results) -> Versus:
     measure decides the outcome. The measures without a direction share another.
     """
     old, new = _side(before), _side(after)
-    always = _difference("capture", [old.capture], [new.capture])
+    always = [
+        *_difference("capture", [old.capture], [new.capture]),
+        *_difference("kernel parameters", [old.words], [new.words]),
+    ]
     names = dict.fromkeys([*old.cells, *new.cells])
     cells = [_cell(name, old, new, always) for name in names]
     unfinished = (old.unfinished, new.unfinished)
@@ -172,7 +188,7 @@ def _side(results: Results) -> _Side:
             finished.setdefault(name, []).append(stored)
     states = read_progress(results).runs
     unfinished = tuple(state for state in states if state.state is not State.DONE)
-    return _Side(plan.capture, finished, planned, unfinished)
+    return _Side(plan.capture, plan.cmdline, finished, planned, unfinished)
 
 
 def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:

@@ -201,6 +201,12 @@ class StoredPlan(Stored):
         return tuple(self._by_cell)
 
     @property
+    def cmdline(self) -> Any:
+        """The further kernel parameters, as the study's file says them."""
+        machine = self.file.get("machine", {})
+        return machine.get("cmdline", ()) if isinstance(machine, dict) else ()
+
+    @property
     def capture(self) -> Any:
         """What was recorded, as the study's file says it."""
         return self.file.get("capture", {})

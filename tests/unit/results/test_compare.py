@@ -122,6 +122,10 @@ def test_another_kernel_is_what_is_compared(other: Path) -> None:
         ("tunables", lambda run: run.update(tunables={"kernel.numa_balancing": 0})),
         ("command", lambda run: run["workload"]["argv"].append("9")),
         ("tasks", lambda run: run["workload"].update(tasks=["x"])),
+        ("parameters", lambda run: run["workload"]["parameters"].update(x=1)),
+        ("programs", lambda run: run["workload"].update(files={"hogs": "0" * 64})),
+        ("pages", lambda run: run.update(pages="2M")),
+        ("time of an instruction", lambda run: run.update(icount_shift=5)),
         ("allowed CPUs", lambda run: run["workload"].update(allowed_cpus=[1])),
         ("image", lambda run: run["image"].update(digest="0123456789abcdef")),
         ("QEMU", lambda run: run["versions"].update(qemu="99.0")),
@@ -186,8 +190,25 @@ def test_a_measure_that_means_something_else_is_not_comparable(other: Path) -> N
     for path in other.glob("runs/*/measures.json"):
         edit(path, lambda measures: measures[0].update(definition="Something else."))
     cell = cells(other)[AFTER]
+    assert numalab(EXAMPLE, other, "--fail-on", "worse").exit_code == 0  # it has no direction
     assert cell.measures[0].comparison.verdict.endswith("definition: it changed between the two")
     assert incomparable(cell) == unmeasured(cell) | {cell.measures[0].measure}
+
+
+def test_a_measure_that_must_not_be_compared_does_not_pass(other: Path) -> None:
+    for path in other.glob("runs/*/measures.json"):
+
+        def put(measures: list[Json]) -> None:
+            (stored,) = (entry for entry in measures if entry["name"] == "idle_while_overloaded")
+            stored["definition"] = "Something else."
+
+        edit(path, put)
+    assert numalab(EXAMPLE, other, "--fail-on", "worse").exit_code == 1
+
+
+def test_other_kernel_parameters_are_named(other: Path) -> None:
+    edit(other / "plan.json", lambda plan: plan["file"].update(machine={"cmdline": ["isolcpus=3"]}))
+    assert cells(other)[AFTER].differs[0].startswith("kernel parameters: ")
 
 
 def test_a_variant_that_gave_no_result_does_not_pass(other: Path) -> None:

@@ -7,7 +7,7 @@ The figures are those of two posts: [PATCH 00/19] Fixes for sched/numa_balancing
 
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
-from math import sqrt
+from math import comb, sqrt
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,7 @@ from numalab.statistics.comparison import (
     compare_samples,
     compare_table,
     holm,
+    rank_p,
     separated,
     smallest_rank_p,
 )
@@ -257,6 +258,20 @@ def test_ties_are_counted_exactly() -> None:
     comparison = compare([0, 0, 0, 0], [0, 0, 1, 1], Direction.HIGHER)
     assert comparison.test == "Mann-Whitney"
     assert comparison.p_value == pytest.approx(30 / 70)
+
+
+def test_many_tied_runs_are_counted_exactly() -> None:
+    """Four 1s among 18 values: C(9, 4) of C(18, 4) choices have all in one half."""
+    comparison = compare([0.0] * 9, [0.0] * 5 + [1.0] * 4, Direction.HIGHER)
+    assert comparison.p_value == pytest.approx(2 * comb(9, 4) / comb(18, 4))
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=6),
+       st.lists(st.integers(0, 5), min_size=2, max_size=6))  # fmt: skip
+def test_the_rank_test_is_that_of_all_permutations(first: list[int], second: list[int]) -> None:
+    every = stats.PermutationMethod(10**6)
+    expected = stats.mannwhitneyu(first, second, method=every).pvalue
+    assert rank_p([*map(float, first)], [*map(float, second)]) == pytest.approx(expected)
 
 
 def test_whole_numbers_without_spread_are_no_proof() -> None:

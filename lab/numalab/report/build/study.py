@@ -130,10 +130,17 @@ def _reach(folders: Iterable[tuple[Cell, RunDir]], hunted: PatchReach | None) ->
 
 
 def _check(study: Study, stored: Sequence[StoredRun]) -> None:
-    """Raise UserError for a run of a variant that the study lacks."""
+    """Raise UserError for a run of a variant that the study lacks, and for no repetition."""
+    first: dict[tuple[Cell, str], StoredRun] = {}
     for run in stored:
-        if run.manifest.variant not in study.variants:
+        variant = run.manifest.variant
+        if variant not in study.variants:
             raise UserError(f"{run.id} is no run of this study", file=run.file)
+        if run.manifest.status is RunStatus.OK:
+            like = first.setdefault((run.cell, variant), run)
+            if key := run.manifest.differs_from(like.manifest):
+                reason = f"{run.id} was made with another {key} than {like.id}: no repetition"
+                raise UserError(reason, file=run.file)
 
 
 def _gather(

@@ -141,3 +141,12 @@ def test_results_of_another_format(copied: Results) -> None:
 def test_no_results(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         gather(Results(tmp_path))
+
+
+def test_runs_of_different_inputs_are_no_repetitions(copied: Results) -> None:
+    path = copied.path / "runs" / "ring-4_bound-hogs_after_2" / "manifest.json"
+    manifest = json.loads(path.read_text("utf-8"))
+    manifest["kernel"]["release"] = "6.1.1"
+    path.write_text(json.dumps(manifest), "utf-8")
+    with pytest.raises(UserError, match=r"after_2 was made with another kernel than .*after_1"):
+        gather(copied)
