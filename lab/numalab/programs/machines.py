@@ -37,7 +37,8 @@ from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
-from numalab.workload.host_program import MARKED, GuestCommand, Surroundings, guest_command
+from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
+from numalab.workload.starters import MARKED
 from numalab.workload.workload import BoundWorkload
 
 LONGEST_COMM = 15  # TASK_COMM_LEN without the NUL (include/linux/sched.h)

@@ -25,6 +25,7 @@ from numalab.workload.elf import (
     read_header,
     search_path,
 )
+from numalab.workload.starters import program_place
 
 MOST_BYTES = 256 << 20  # of all files that a command takes along
 MOST_OF_FOLDER = 64 << 20  # of the current folder, which nobody named
@@ -39,12 +40,6 @@ TIMED_OUT = 124  # timeout(1)
 NO_FOLDER = 125  # of the script below
 NOT_FOUND = 127  # sh(1)
 
-MARKED = "/usr/lib/numalab/marked"  # writes the markers that measures look for
-# Programs that start the one that is named among their words.
-_STARTERS = (
-    *("chrt", "env", "nice", "numactl", "perf", "setsid", "stdbuf", "strace", "taskset"),
-    *("time", "timeout", MARKED),
-)
 _OF_KERNEL = re.compile(r"/(dev|job|proc|run|sys)/")  # paths of the guest, whatever its image has
 _PYTHON = re.compile(r"python[0-9.]*")
 _ENV_OF_LOADER = "LD_PRELOAD"
@@ -133,7 +128,8 @@ def guest_command(
     luggage = _Luggage(argv=list(words))
     if around.host_root:
         return _in_host_root(luggage, around)
-    place, path = _program_of_host(words, in_guest)
+    place = program_place(words, in_guest, lambda word: _can_start(word, in_guest))
+    path = _path_on_host(words[place], in_guest)
     here = around.folder is not None and not around.folder.startswith("/")
     here = here or bool(around.add) or (path is not None and not words[place].startswith("/"))
     here = here or (path is None and any(map(_is_file_here, words[1:])))
@@ -148,8 +144,7 @@ def guest_command(
         luggage.argv[place : place + 1] = _program(luggage, words[place], path, in_guest)
     _add_preloaded(luggage, around.env)
     _surround(luggage, around, here)
-    started = words[1:] if words[0] == MARKED else words
-    program = Path(words[place] if path is not None else started[0]).name
+    program = Path(words[place]).name
     return GuestCommand(tuple(luggage.argv), program, luggage.files, tuple(luggage.remarks))
 
 
@@ -184,14 +179,12 @@ def explain_status(words: Sequence[str], around: Surroundings, status: int) -> s
     return f"the guest has no {name}, or no program that it starts{where}; see --package and --add"
 
 
-def _program_of_host(words: Sequence[str], in_guest: InGuest) -> tuple[int, Path | None]:
-    """Return which word is a program of the host, and its path; None if no word is."""
-    starts = bool(words) and words[0] in _STARTERS and in_guest(words[0])
-    for place, word in enumerate(words if starts else words[:1]):
-        path = _path_on_host(word, in_guest)
-        if path is not None and (not starts or (path.is_file() and os.access(path, os.X_OK))):
-            return place, path
-    return 0, None
+def _can_start(word: str, in_guest: InGuest) -> bool:
+    """Whether a word is a program: of the guest, or a file of this host that can be executed."""
+    path = _path_on_host(word, in_guest)
+    if path is None:
+        return in_guest(word)
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 def _path_on_host(word: str, in_guest: InGuest) -> Path | None:

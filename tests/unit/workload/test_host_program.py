@@ -10,8 +10,21 @@ import pytest
 from numalab.errors import UserError
 from numalab.workload import host_program
 from numalab.workload.host_program import Surroundings, explain_status, guest_command
+from numalab.workload.starters import MARKED
 
-IN_GUEST = {"sh", "numactl", "ls", "env", "/bin/sh", "/usr/bin/numactl", "cat"}
+IN_GUEST = {
+    "sh",
+    "numactl",
+    "ls",
+    "env",
+    "/bin/sh",
+    "/usr/bin/numactl",
+    "cat",
+    "wc",
+    "kill",
+    "stat",
+}
+STARTERS = {"taskset", "timeout", "perf"}
 GUEST_ONLY = IN_GUEST.__contains__
 SOURCE = "#include <math.h>\nint main(int c, char **v) { return (int)sin(c) + (c > 9); }\n"
 
@@ -93,6 +106,33 @@ def test_a_starter_starts_a_program_of_the_host(folder: Path) -> None:
     command = guest_command(["numactl", "--membind=1", "./prog", "./prog"], GUEST_ONLY)
     assert command.argv[-4:] == ("numactl", "--membind=1", "/job/files/folder/prog", "./prog")
     assert command.program == "prog"
+
+
+@pytest.mark.parametrize(
+    ("before", "program", "after"),
+    [
+        ("", "sh", "drv.sh ./prog"),
+        ("taskset -c 0", "wc", "-c ./prog"),
+        (MARKED, "sh", "drv.sh ./prog"),
+        (f"{MARKED} numactl -l", "sh", "drv.sh ./prog"),
+        (f"{MARKED} timeout -s kill 5 taskset ff", "./prog", "./prog"),
+        ("perf stat -e stat", "./prog", "./prog"),
+        ("numactl -H", "", ""),
+    ],
+)
+def test_only_the_program_is_replaced(folder: Path, before: str, program: str, after: str) -> None:
+    compiled(folder / "prog", "-static")
+    Path("drv.sh").write_text("")
+    has = (IN_GUEST | STARTERS).__contains__
+    words = f"{before} {program} {after}".split()
+    command = guest_command(words, has)
+    mine = ["/job/files/folder/prog" if program == "./prog" else program]
+    assert list(command.argv[-len(words) :]) == [
+        *before.split(),
+        *filter(None, mine),
+        *after.split(),
+    ]
+    assert command.program == (Path(program).name or "numactl")
 
 
 def test_a_name_that_the_guest_lacks_is_this_hosts(
