@@ -40,7 +40,10 @@ class ComparedMeasure:
 
 @dataclass(frozen=True)
 class ProgramComparison:
-    """Two commands on one machine, `seeds` runs each; what differs comes first."""
+    """Two commands on one machine, `seeds` runs each; what differs comes first.
+
+    `left_out` are measures that no run could take.
+    """
 
     machine: str
     mode: str
@@ -48,6 +51,7 @@ class ProgramComparison:
     before: str
     after: str
     rows: tuple[ComparedMeasure, ...]
+    left_out: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Comparison:
         """Return the comparison of one measure. Raises UserError for another name."""
@@ -70,7 +74,10 @@ class ProgramComparison:
         """Return a line for each measure, what differs first."""
         worse, better = len(self.worse), len(self.better)
         head = f"{self.machine}, mode {self.mode}, {self.seeds} runs of each command"
-        return "\n".join([f"{head}: {worse} worse, {better} better", *map(str, self.rows)])
+        lines = [f"{head}: {worse} worse, {better} better", *map(str, self.rows)]
+        if self.left_out:
+            lines.append(f"no run measured {', '.join(self.left_out)}{_why(self)}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ def compare_programs(
 
     Each run is a guest of its own. Measures that no run could take are left out; those of memory
     accesses need mode timed. p values are corrected for all measures (Holm); see
-    docs/explanation/statistics.md. `tasks` are names of tasks, by default those of the programs.
+    docs/explanation/statistics.md. `tasks` are names of tasks, by default all of the command.
     Raises UserError for fewer than three seeds or an unknown measure, and what
     `LabMachine.measure` raises.
     """
@@ -189,9 +196,15 @@ def compare_variants(
                 str(variants[0]),
                 str(variant),
                 tuple(rows),
+                tuple(name for name in measures if name not in {row.info.name for row in rows}),
             )
         )
     return tuple(results)
+
+
+def _why(result: ProgramComparison) -> str:
+    of_memory = any(name.startswith("memory_") for name in result.left_out)
+    return " (mode timed counts accesses)" if of_memory and result.mode != "timed" else ""
 
 
 def _variant(side: Sequence[str | Path] | ProgramVariant) -> ProgramVariant:

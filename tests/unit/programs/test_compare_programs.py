@@ -74,6 +74,8 @@ def test_equal_programs_do_not_differ() -> None:
 def test_what_no_run_could_measure_is_left_out() -> None:
     result = compared(MadeUpMachine({"old": 1.0, "new": 1.0}, share=None))
     assert [row.info.name for row in result.rows] == ["elapsed_time"]
+    assert "memory_local_share" in result.left_out
+    assert str(result).splitlines()[-1].startswith("no run measured user_time, system_time")
     with pytest.raises(UserError, match=r"no measure 'memory_local_share' \(valid: elapsed_time\)"):
         result["memory_local_share"]
 

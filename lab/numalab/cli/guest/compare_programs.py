@@ -38,7 +38,9 @@ def command(
     ] = None,
     task: Annotated[
         list[str] | None,
-        typer.Option(help="Name of the tasks to measure, with * and ?; default: the program."),
+        typer.Option(
+            help="Name of the tasks to measure, with * and ?; default: all of the command."
+        ),
     ] = None,
     mode: options.Mode = "timed",
     kernel: options.Kernel = "debian-6.12",
@@ -77,6 +79,7 @@ def command(
             "before": result.before,
             "after": result.after,
             "measures": [{"name": row.info.name, **vars(row.comparison)} for row in result.rows],
+            "left_out": result.left_out,
         }
         for result in results
     ]

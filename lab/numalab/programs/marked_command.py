@@ -1,0 +1,53 @@
+"""The tasks of a command that `marked` runs between its markers, and how long it took."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import polars as pl
+
+from numalab.recording.window import BEGIN, marks
+from numalab.workload.starters import MARKED
+
+_FORK, _EXIT, _SWITCH = "sched_process_fork", "sched_process_exit", "sched_switch"
+_NEEDED = {"buf", "parent_pid", "child_pid", "event_pid", "prev_pid", "prev_comm"}
+_BEFORE_EXEC = PurePath(MARKED).name  # a task's name from fork to exec
+
+
+@dataclass(frozen=True)
+class MarkedCommand:
+    """All names that the command's tasks had, and the seconds from its fork to its exit.
+
+    The tasks are its threads and descendants, whatever they are called.
+    """
+
+    tasks: tuple[str, ...]
+    seconds: float
+
+
+def marked_command(events: pl.DataFrame) -> MarkedCommand | None:
+    """Find the command in the events of a run; None where markers, forks or exits are missing.
+
+    `marked` is a shell: it forks what writes the first marker, then the command.
+    """
+    begun = marks(events).filter(pl.col("text") == BEGIN)
+    if not len(begun) or not set(events.columns) >= _NEEDED:
+        return None
+    begin_ns = int(begun["time_ns"][0])
+    forks = events.filter(pl.col("event") == _FORK).select("time_ns", "parent_pid", "child_pid")
+    is_marker = (pl.col("event") == "print") & (pl.col("time_ns") == begin_ns)
+    marker = forks.filter(pl.col("child_pid").is_in(events.filter(is_marker)["pid"].to_list()))
+    later = forks.filter(pl.col("time_ns") > begin_ns).sort("time_ns")
+    mine = later.filter(pl.col("parent_pid").is_in(marker["parent_pid"].to_list()))
+    if not len(mine):
+        return None
+    start_ns, _, pid = mine.row(0)
+    gone = events.filter((pl.col("event") == _EXIT) & (pl.col("event_pid") == pid))["time_ns"]
+    if not len(gone):
+        return None
+    members = {pid}
+    for _, parent, child in later.iter_rows():
+        if parent in members:
+            members.add(child)
+    ran = events.filter((pl.col("event") == _SWITCH) & pl.col("prev_pid").is_in(list(members)))
+    names = set(ran["prev_comm"].drop_nulls().to_list()) - {_BEFORE_EXEC}
+    return MarkedCommand(tuple(sorted(names)), (int(gone[0]) - start_ns) / 1e9)
