@@ -204,6 +204,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 struct outcome {
 	enum move move;
 	bool of_memory, of_cache; /* one of them, where it was in no cache of its own group or CPU */
+	bool goes_on;             /* a store that belongs to the transfer before */
 	uint64_t wait_ps;         /* in queues of memories and links: a part of the cost */
 };
 
@@ -365,7 +366,8 @@ static uint64_t own(struct memory *memory, struct access access, struct place pl
 	if (!cost_ps || outcome->move == MOVE_TRANSFER)
 		return cost_ps;
 	outcome->move = MOVE_UPGRADE;
-	return core->taken == place.line && access.now_ps < core->taken_until_ps ? 0 : cost_ps;
+	outcome->goes_on = core->taken == place.line && access.now_ps < core->taken_until_ps;
+	return outcome->goes_on ? 0 : cost_ps;
 }
 
 /* Puts a line into a private cache; what it takes the place of stays in the levels behind. */
@@ -432,8 +434,19 @@ static bool continues(struct core *core, uint32_t line)
 	return false;
 }
 
-/* What an access of a program means for its page, and for a line that goes from CPU to CPU. */
-static void count_place(struct memory *memory, struct access access, struct place place,
+/* The bytes of its line (bits) that an access touches. */
+static uint64_t bytes_of(struct access access)
+{
+	uint64_t bytes = access.bytes < BITS ? (UINT64_C(1) << access.bytes) - 1 : UINT64_MAX;
+
+	return bytes << access.vaddr % (1 << LINE_BITS);
+}
+
+/*
+ * What an access of a program means for its page, and for a line that goes from CPU to CPU. Whether
+ * the CPU's next access to the line may touch further bytes of it, and must not pass unseen.
+ */
+static bool count_place(struct memory *memory, struct access access, struct place place,
 			struct outcome outcome, uint64_t cost_ps)
 {
 	struct place_key key = {.kind = PLACE_PAGE,
@@ -442,24 +455,27 @@ static void count_place(struct memory *memory, struct access access, struct plac
 				.task = oracle_row(&memory->oracle, access.cpu)->task,
 				.node = memory->cores[access.cpu].node,
 				.home = place.home};
+	struct place_key of_line = key;
 	struct place_counts counts = {.lines = outcome.of_memory || outcome.of_cache,
 				      .stalled_ps = cost_ps};
 	uint64_t *touched = access.store ? &counts.written : &counts.read;
+	bool further = false;
 
+	of_line.kind = PLACE_LINE;
+	of_line.vaddr = access.vaddr >> LINE_BITS << LINE_BITS;
+	of_line.line = place.line;
+	*touched = bytes_of(access);
 	if (outcome.move == MOVE_TRANSFER || outcome.move == MOVE_UPGRADE) {
-		struct place_key of_line = key;
-
-		of_line.kind = PLACE_LINE;
-		of_line.vaddr = access.vaddr >> LINE_BITS << LINE_BITS;
-		of_line.line = place.line;
-		counts.moves = 1;
-		*touched = UINT64_C(1) << access.vaddr % (1 << LINE_BITS);
+		counts.moves = !outcome.goes_on;
 		if (places_count_line(&memory->places, of_line, counts))
-			return;
+			return true;
+	} else {
+		further = places_touch_line(&memory->places, of_line, counts);
 	}
 	*touched = UINT64_C(1) << (access.vaddr >> LINE_BITS) % (1 << PAGE_LINE_BITS);
 	if (counts.lines)
 		places_count(&memory->places, key, counts);
+	return further;
 }
 
 uint64_t memory_access(struct memory *memory, struct access access)
@@ -493,7 +509,6 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	shared->users |= core->user;
 	fill(&core->second, place.line);
 	fill_first(memory, access.cpu, place.line);
-	fill_filter(memory, access, place);
 	wait_ps = contention_move(&memory->contention, &memory->config, access, outcome.move, cost_ps);
 	cost_ps += wait_ps;
 	if (outcome.move == MOVE_READ || outcome.move == MOVE_TRANSFER)
@@ -506,8 +521,9 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	}
 	row->waited_ps += wait_ps;
 	row->stalled_ps += cost_ps;
-	if (memory->places.table && !(access.vaddr >> 63))
-		count_place(memory, access, place, outcome, cost_ps);
+	if (!memory->places.table || access.vaddr >> 63 ||
+	    !count_place(memory, access, place, outcome, cost_ps))
+		fill_filter(memory, access, place);
 	return cost_ps;
 }
 

@@ -66,6 +66,7 @@ struct access {
 	uint64_t vaddr, now_ps; /* on the CPU's clock */
 	uint32_t line;          /* of a region */
 	uint16_t cpu;
+	uint8_t bytes; /* how many; those behind the end of the line do not count */
 	bool store;
 };
 

@@ -166,6 +166,19 @@ bool places_count_line(struct places *places, struct place_key key, struct place
 	return true;
 }
 
+bool places_touch_line(struct places *places, struct place_key key, struct place_counts bytes)
+{
+	struct place_entry *entry = find(&places->fresh, &key);
+	bool first;
+
+	if (entry->key.node == FREE_NODE)
+		return false;
+	first = bytes.written & ~entry->counts.written || bytes.read & ~entry->counts.read;
+	entry->counts.written |= bytes.written;
+	entry->counts.read |= bytes.read;
+	return first;
+}
+
 static bool is_first(struct places *places, uint64_t task)
 {
 	for (unsigned place = 0; place < places->waiter_count; place++)

@@ -8,8 +8,9 @@
  *   lines fetched, moves, stalled ps, written, read
  *
  *   kind 0  a page, by the lines of it (bits) that were written and read
- *   kind 1  a line that moved from CPU to CPU, by the bytes (bits) at which stores and loads began;
- *           its page has the rest. After many such lines, pages have the further ones
+ *   kind 1  a line that moved from CPU to CPU, by the bytes (bits) that were written and read: by the
+ *           accesses that moved it, and those that followed until one touched no further byte; its
+ *           page has the rest. After many such lines, pages have the further ones
  *   kind 2  no count: the guest wrote a mark (virtual address 0), a task came to its first barrier
  *           (1), or a task came to a barrier, after which `since` begins (2)
  *
@@ -61,6 +62,8 @@ void places_destroy(struct places *places);
 void places_count(struct places *places, struct place_key key, struct place_counts counts);
 /* The same for a line; false where there are so many that its page has to count it. */
 bool places_count_line(struct places *places, struct place_key key, struct place_counts counts);
+/* Adds bytes to a line's row, if it has one; whether any of them is the first of its kind. */
+bool places_touch_line(struct places *places, struct place_key key, struct place_counts bytes);
 /*
  * Writes what was counted, and the moment. A barrier that is not the task's first only settles: then
  * false.

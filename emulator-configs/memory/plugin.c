@@ -63,12 +63,13 @@ static void charge(unsigned int vcpu, uint64_t cost_ps)
 }
 
 static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint64_t host,
-		      bool is_store)
+		      unsigned int size, bool is_store)
 {
 	struct access access = {.vaddr = vaddr,
 				.now_ps = qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS,
 				.line = (uint32_t)(ram_addr >> LINE_BITS),
 				.cpu = (uint16_t)vcpu,
+				.bytes = (uint8_t)size,
 				.store = is_store};
 	uint64_t quantum = qemu_plugin_quantum(), cost_ps;
 	struct meeting meeting;

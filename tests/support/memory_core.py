@@ -25,6 +25,7 @@ class Access(ctypes.Structure):
         ("now_ps", ctypes.c_uint64),
         ("line", ctypes.c_uint32),
         ("cpu", ctypes.c_uint16),
+        ("bytes", ctypes.c_uint8),
         ("store", ctypes.c_bool),
     )
 
@@ -94,23 +95,27 @@ class MemoryCore:
         self._lib.fopen.restype = ctypes.c_void_p
         return ctypes.c_void_p(self._lib.fopen(str(path).encode(), b"wb"))
 
-    def load(self, cpu: int, line: int, *, vaddr: int | None = None) -> int:
+    def load(self, cpu: int, line: int, *, vaddr: int | None = None, size: int = 1) -> int:
         """Return what a load costs, in ps."""
-        return self._access(cpu, line, vaddr, store=False)
+        return self._access(cpu, line, vaddr, size, store=False)
 
-    def store(self, cpu: int, line: int, *, vaddr: int | None = None) -> int:
+    def store(self, cpu: int, line: int, *, vaddr: int | None = None, size: int = 1) -> int:
         """Return what a store costs, in ps."""
-        return self._access(cpu, line, vaddr, store=True)
+        return self._access(cpu, line, vaddr, size, store=True)
 
-    def _access(self, cpu: int, line: int, vaddr: int | None, *, store: bool) -> int:
+    def _access(self, cpu: int, line: int, vaddr: int | None, size: int, *, store: bool) -> int:
         address = line * LINE_BYTES if vaddr is None else vaddr
-        entry = self._filters[cpu][(address // LINE_BYTES) % (1 << self._bits)]
+        entry = self.filter_entry(cpu, address)
         if (entry.write if store else entry.read) == line * LINE_BYTES:
             return 0
-        access = Access(address, self.now_ps, line, cpu, store)
+        access = Access(address, self.now_ps, line, cpu, size, store)
         cost: int = self._lib.memory_access(self._memory, access)
         self.now_ps += cost
         return cost
+
+    def filter_entry(self, cpu: int, vaddr: int) -> FilterLine:
+        """Return the entry of an address in a CPU's filter."""
+        return self._filters[cpu][(vaddr // LINE_BYTES) % (1 << self._bits)]
 
     @property
     def met(self) -> tuple[int, ...]:

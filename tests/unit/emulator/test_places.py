@@ -41,9 +41,11 @@ class Counted(MemoryCore):
         for cpu in range(CPUS):
             self.switch(cpu, 100 + cpu, 1000)
 
-    def touch(self, cpu: int, line: int, byte: int = 0, *, store: bool = False) -> None:
+    def touch(
+        self, cpu: int, line: int, byte: int = 0, *, size: int = 1, store: bool = False
+    ) -> None:
         vaddr = VADDR + line * LINE_BYTES + byte
-        (self.store if store else self.load)(cpu, line, vaddr=vaddr)
+        (self.store if store else self.load)(cpu, line, vaddr=vaddr, size=size)
 
     def rows(self) -> pl.DataFrame:
         self.finish()
@@ -103,6 +105,45 @@ def test_a_line_has_the_bytes_of_each_task(core: Counted) -> None:
     assert lines["read"].to_list() == [0, 0, 1 << 8]
     assert lines["moves"].to_list() == [9, 10, 10]  # nobody had it before the first store
     assert lines["lines"].to_list() == [9, 10, 10]
+
+
+def test_an_access_touches_all_bytes_of_its_width(core: Counted) -> None:
+    for _ in range(4):
+        core.touch(0, 7, 8, size=8, store=True)
+        core.touch(4, 7, 12, size=4)
+        core.touch(4, 7, 60, size=8)  # the line ends
+    lines = core.rows().filter(pl.col("kind") == LINE).sort("task")
+    assert lines["written"].to_list() == [0xFF << 8, 0]
+    assert lines["read"].to_list() == [0, 0xF << 12 | 0xF << 60]
+
+
+def test_what_follows_the_move_of_a_line_is_counted(core: Counted) -> None:
+    for _ in range(4):
+        core.touch(0, 7, 8, store=True)  # a value, and that it is new
+        core.touch(0, 7, 0, store=True)
+        core.touch(4, 7, 0)
+        core.touch(4, 7, 8)
+    lines = core.rows().filter(pl.col("kind") == LINE).sort("task")
+    assert lines["written"].to_list() == [0b1_0000_0001, 0]
+    assert lines["read"].to_list() == [0, 0b1_0000_0001]
+    assert lines["moves"].to_list() == [3, 4]
+
+
+def test_a_line_that_moved_passes_its_filter_when_all_was_told(core: Counted) -> None:
+    for cpu in (0, 4):
+        core.touch(cpu, 7, store=True)
+    core.touch(4, 7, store=True)
+    entry = core.filter_entry(4, VADDR + 7 * LINE_BYTES)
+    assert entry.write == 7 * LINE_BYTES
+
+
+def test_a_read_modify_write_moves_a_line_once(core: Counted) -> None:
+    for _ in range(10):
+        for cpu in (0, 4):
+            core.touch(cpu, 7)
+            core.touch(cpu, 7, store=True)
+    lines = core.rows().filter(pl.col("kind") == LINE).sort("task")
+    assert lines["moves"].to_list() == [9, 10]
 
 
 def test_a_mark_parts_what_comes_before_and_after(core: Counted) -> None:
