@@ -18,7 +18,8 @@ _MARKS = "/sys/kernel/tracing/instances/lab/trace_marker"
 _MARK_FUNCTION = "tracing_mark_write"  # kernel/trace/trace.c
 _CODE_BYTES = 24  # what emulator-configs/memory/plugin.c compares
 _LEAST_CODE, _MOST_CODES, _PAGE = 8, 16, 4096
-# Functions in which threads wait for each other: POSIX, and the OpenMP of gcc and of clang.
+# Functions in which threads wait for each other: POSIX, and the OpenMP of gcc and of clang. At the
+# end of a parallel loop, gcc's library waits inside, in functions without names.
 BARRIERS = ("pthread_barrier_wait", "__pthread_barrier_wait", "GOMP_barrier", "__kmpc_barrier")
 
 

@@ -17,6 +17,7 @@ from numalab.capture.guest_time import JoinedTables, keep_memory_tables, read_me
 from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
 from numalab.files import left_by_guest
 from numalab.locality.address_names import AddressNames
+from numalab.locality.count_places import BARRIERS as BARRIER_FUNCTIONS
 from numalab.locality.region_accesses import (
     Places,
     ThreadNames,
@@ -102,6 +103,9 @@ def locality(
 ) -> Locality:
     """Count the accesses of a recording within two marks; nothing where a mark is missing."""
     window = _window(marks(events), between, None if memory is None else memory.places)
+    if isinstance(window, str) and between == BARRIERS:
+        notes = (*notes, f"{window}: these are the accesses of the whole command")
+        window = _window(marks(events), COMMAND, None)
     if isinstance(window, str):
         return Locality(0.0, (), (), (*notes, window))
     run = Recording(events, topology, memory=memory, part=window)
@@ -152,7 +156,8 @@ def _window(written: pl.DataFrame, between: Marks, places: pl.DataFrame | None) 
 def _between_barriers(written: pl.DataFrame, places: pl.DataFrame | None) -> Window | str:
     moments = None if places is None else barrier_window(places)
     if moments is None:
-        return "no thread of the command waited at a barrier"
+        functions = ", ".join(BARRIER_FUNCTIONS)
+        return f"no thread of the command called a barrier ({functions})"
     start, end = moments
     if end is None:
         over = written.filter((pl.col("text") == END) & (pl.col("time_ns") > start))["time_ns"]

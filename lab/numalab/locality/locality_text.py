@@ -10,6 +10,7 @@ from numalab.locality.region_accesses import (
     ContendedLine,
     LineThread,
     RegionAccesses,
+    main_user,
     titled,
 )
 
@@ -58,7 +59,7 @@ def _region_lines(accesses: Locality) -> Iterator[str]:
     nodes = range(len(regions[0].lines))
     yield "regions of memory, by the node of the CPU that fetched"
     heads = "".join(f"{f'node {node}':>12}" for node in nodes)
-    yield f"{'':{_WIDTH}}{'waited ms':>11}{'pages on':>11}{'local %':>9}{heads}"
+    yield f"{'':{_WIDTH}}{'fetching ms':>11}{'pages on':>11}{'local %':>9}{heads}"
     stalled_ms = sum(region.stalled_ms for region in regions)
     listed = [region for region in regions if region.stalled_ms * _LEAST >= stalled_ms]
     for region in listed[:MOST_REGIONS]:
@@ -69,7 +70,7 @@ def _region_lines(accesses: Locality) -> Iterator[str]:
         yield f"{_title(region):<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{_fetched(region)}"
         yield from _remarks(region)
     if more := accesses.places.regions_in_all - len(listed[:MOST_REGIONS]):
-        yield f"... and {more} regions with shorter waits (--json)"
+        yield f"... and {more} regions that took less time to fetch (--json)"
 
 
 def _title(region: RegionAccesses) -> str:
@@ -93,8 +94,7 @@ def _remarks(region: RegionAccesses) -> Iterator[str]:
         far = [
             run
             for run in region.runs
-            if run.lines.index(max(run.lines)) != run.home
-            and 2 * max(run.lines) > sum(run.lines) > total / 20
+            if main_user(run.lines) not in (None, run.home) and 20 * sum(run.lines) > total
         ]
         for run in far[:MOST_RUNS]:
             user = run.lines.index(max(run.lines))

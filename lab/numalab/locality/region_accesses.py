@@ -3,12 +3,14 @@
 The counts are those of the memory model (`numalab.capture.memory_places`).
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 import polars as pl
 
+from numalab.capture.maps import ProcessMaps
 from numalab.capture.memory_places import (
     BARRIER,
     FIRST_BARRIER,
@@ -19,11 +21,13 @@ from numalab.capture.memory_places import (
 from numalab.locality.address_names import LINE as LINE_BYTES
 from numalab.locality.address_names import PAGE as PAGE_BYTES
 from numalab.locality.address_names import AddressName, AddressNames
+from numalab.units import counted
 
 MAX_REGIONS, MAX_RUNS, MAX_LINES, MAX_THREADS, MAX_WORDS = 200, 64, 100, 16, 8
 _NEAR_NS = 200_000  # a mark's event and the entry of the function that writes it
 UNSEEN = 0  # the process of regions of which nothing else is known
 _UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
+_INSIDE = re.compile(r"\+\d+$|^0x")  # a word that does not begin a variable
 _FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
 
 
@@ -57,8 +61,9 @@ class PageRun:
 @dataclass(frozen=True)
 class RegionAccesses:
     """What was fetched of a variable or mapping of a process: `pages` by their home node, `lines`
-    (of 64 bytes) by the node of the CPU, `local` of them from its own node. `misplaced` is the node
-    whose CPUs fetched most of it, if most of its pages lie on another one.
+    (of 64 bytes) by the node of the CPU, `local` of them from its own node; `stalled_ms` is the
+    wait for these lines, without hits in caches. `misplaced` is the node whose CPUs fetched more
+    than two thirds of it, if most of its pages lie on another one.
 
     `runs` are its pages, at most `MAX_RUNS` runs of them, the most fetched.
     """
@@ -79,7 +84,7 @@ class RegionAccesses:
 
 @dataclass(frozen=True)
 class LineThread:
-    """A thread that moved a line `moves` times, and where in it: variables and offsets that it
+    """A thread that moved a line `moves` times, and where in it: the bytes of variables that it
     `written`, and those that it only `read`."""
 
     pid: int
@@ -92,7 +97,7 @@ class LineThread:
 @dataclass(frozen=True)
 class ContendedLine:
     """A line that moved between CPUs. `sharing` is `false` if no two threads use the same bytes
-    while one writes, `true` if all do, else `mixed`."""
+    while one writes, `true` if all do, else `mixed`. `process` is `UNSEEN` without a name."""
 
     process: int
     address: int
@@ -228,10 +233,11 @@ def _regions(
 def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> RegionAccesses:
     pages = [0] * threads.nodes
     lines = [0] * threads.nodes
-    for (_, home), by_node in sums.pages.items():
+    used = _most_used_homes(sums.pages)
+    for (_, home), by_node in used.items():
         pages[home] += 1
         lines = [a + b for a, b in zip(lines, by_node, strict=True)]
-    runs = sorted(_runs(sums.pages), key=lambda run: (-sum(run.lines), run.start))[:MAX_RUNS]
+    runs = sorted(_runs(used), key=lambda run: (-sum(run.lines), run.start))[:MAX_RUNS]
     busiest = sorted(sums.threads.items(), key=lambda item: (-item[1], item[0]))[:MAX_THREADS]
     return RegionAccesses(
         tgid,
@@ -241,7 +247,7 @@ def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> 
         name.end,
         sums.stalled_ps / 1e9,
         sums.local,
-        _misplaced(pages, lines),
+        None if tgid == UNSEEN else _misplaced(pages, lines),
         tuple(pages),
         tuple(lines),
         tuple(ThreadLines(pid, threads.names.get(pid, ""), count) for pid, count in busiest),
@@ -249,10 +255,26 @@ def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> 
     )
 
 
+def _most_used_homes(pages: dict[tuple[int, int], list[int]]) -> dict[tuple[int, int], list[int]]:
+    """Join the counts of a page that had several homes: it migrated, or was mapped once more."""
+    homes: dict[int, tuple[int, int]] = {}
+    joined: dict[int, list[int]] = {}
+    for (vaddr, home), lines in pages.items():
+        homes[vaddr] = max(homes.get(vaddr, (-1, 0)), (sum(lines), home))
+        before = joined.get(vaddr, [0] * len(lines))
+        joined[vaddr] = [a + b for a, b in zip(before, lines, strict=True)]
+    return {(vaddr, homes[vaddr][1]): lines for vaddr, lines in joined.items()}
+
+
 def _misplaced(pages: list[int], lines: list[int]) -> int | None:
-    home, user = pages.index(max(pages)), lines.index(max(lines))
-    most = 2 * pages[home] > sum(pages) and 2 * lines[user] > sum(lines)
-    return user if user != home and most else None
+    home, user = pages.index(max(pages)), main_user(lines)
+    return user if user != home and 2 * pages[home] > sum(pages) else None
+
+
+def main_user(lines: Sequence[int]) -> int | None:
+    """Return the node whose CPUs fetched more than two thirds of the lines, if one did."""
+    most = max(lines)
+    return lines.index(most) if 3 * most > 2 * sum(lines) else None
 
 
 def _runs(pages: dict[tuple[int, int], list[int]]) -> Iterator[PageRun]:
@@ -302,22 +324,20 @@ def _line(part: pl.DataFrame, names: AddressNames, threads: ThreadNames) -> Iter
     users = part.sort("moves", "pid", descending=[True, False]).to_dicts()
     first = users[0]
     process = names.process_of(first["pid"], first["vaddr"])
-    if process is None:
-        return
     place = (first["vaddr"] % PAGE_BYTES) // LINE_BYTES
     page = first["vaddr"] - first["vaddr"] % PAGE_BYTES
-    name = names.of_page(process, page, 1 << place)
+    name = _UNKNOWN if process is None else names.of_page(process, page, 1 << place)
     members = []
     for user in users[:MAX_THREADS]:
         own = names.process_of(user["pid"], user["vaddr"]) or process
         written, read = (
-            tuple(names.of_word(own, user["vaddr"] + byte) for byte in _bits(mask))
+            _words(names, own, user["vaddr"], mask)
             for mask in (user["written"], user["read"] & ~user["written"])
         )
         thread = threads.names.get(user["pid"], "")
         members.append(LineThread(user["pid"], thread, user["moves"], written, read))
     yield ContendedLine(
-        process.tgid,
+        UNSEEN if process is None else process.tgid,
         first["vaddr"],
         name.name,
         name.file,
@@ -341,5 +361,21 @@ def sharing(masks: Iterable[tuple[int, int]]) -> str:
     return "true" if all(common) else "mixed" if any(common) else "false"
 
 
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(64) if mask >> bit & 1][:MAX_WORDS]
+def _words(
+    names: AddressNames, process: ProcessMaps | None, line: int, mask: int
+) -> tuple[str, ...]:
+    """Name the bytes of a line: runs of them, none across the begin of a variable."""
+    runs: list[tuple[str, int]] = []
+    for byte in range(LINE_BYTES):
+        if not mask >> byte & 1:
+            continue
+        text = _word(names, process, line + byte)
+        if runs and mask >> (byte - 1) & 1 and _INSIDE.search(text):
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
+        else:
+            runs.append((text, 1))
+    return tuple(f"{counted(length, 'byte')} at {text}" for text, length in runs[:MAX_WORDS])
+
+
+def _word(names: AddressNames, process: ProcessMaps | None, address: int) -> str:
+    return f"{address:#x}" if process is None else names.of_word(process, address)

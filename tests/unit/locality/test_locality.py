@@ -7,7 +7,7 @@ import pytest
 
 from numalab.analysis.findings import TaskMemory
 from numalab.capture.guest_time import JoinedTables
-from numalab.locality.locality import COMMAND, NodeAccesses, locality
+from numalab.locality.locality import BARRIERS, COMMAND, NodeAccesses, locality
 from numalab.locality.locality_text import locality_lines
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
@@ -92,6 +92,19 @@ def test_a_missing_mark_is_named(
     accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY), between)
     assert (accesses.threads, accesses.nodes) == ((), ())
     assert list(locality_lines(accesses)) == [f"numalab: {note}"]
+
+
+def test_without_a_barrier_the_whole_command_counts(
+    events: pl.DataFrame, three_nodes: Topology
+) -> None:
+    tables = JoinedTables(pl.DataFrame(ROWS), EMPTY)
+    accesses = locality(events, three_nodes, tables, BARRIERS)
+    assert accesses.threads == locality(events, three_nodes, tables).threads
+    (note,) = accesses.notes
+    assert note.startswith("no thread of the command called a barrier (pthread_barrier_wait, ")
+    assert note.endswith(
+        "GOMP_barrier, __kmpc_barrier): these are the accesses of the whole command"
+    )
 
 
 def test_counts_on_no_clock_give_the_note_of_the_join(

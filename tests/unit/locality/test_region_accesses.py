@@ -13,6 +13,7 @@ from numalab.locality.address_names import FILES, AddressNames
 from numalab.locality.locality import Locality, NodeAccesses
 from numalab.locality.locality_text import locality_lines
 from numalab.locality.region_accesses import (
+    UNSEEN,
     LineThread,
     PageRun,
     Places,
@@ -130,9 +131,46 @@ def test_false_sharing_has_the_words_of_its_threads(names: AddressNames, elf: El
         ("counters", "false", 17),
     ]
     assert places.contended[1].threads == (
-        LineThread(21, "first", 9, ("counters",), ()),
-        LineThread(22, "second", 8, ("counters+8",), ("counters+16",)),
+        LineThread(21, "first", 9, ("1 byte at counters",), ()),
+        LineThread(22, "second", 8, ("1 byte at counters+8",), ("1 byte at counters+16",)),
     )
+
+
+def test_words_are_the_bytes_of_variables(names: AddressNames, elf: ElfFile) -> None:
+    line = address(elf, "counters")
+    rows = [
+        row(LINE, line, 21, moves=9, written=0xFF0F, read=0),
+        row(LINE, line, 22, moves=9, written=0, read=0xF000),
+    ]
+    (shared,) = read_places(table(*rows), names, THREADS).contended
+    assert shared.sharing == "true"
+    assert shared.threads[0].written == ("4 bytes at counters", "8 bytes at counters+8")
+
+
+def test_a_line_in_memory_of_no_snapshot_has_its_address(names: AddressNames) -> None:
+    rows = [row(LINE, 0x1000, pid, moves=9, written=3) for pid in (77, 78)]
+    (line,) = read_places(table(*rows), names, THREADS).contended
+    assert (line.process, line.name) == (UNSEEN, "of processes that were not seen")
+    assert line.threads[0].written == ("2 bytes at 0x1000",)
+
+
+@pytest.mark.parametrize(("lines", "misplaced"), [((5, 0, 5), None), ((3, 0, 7), 2)])
+def test_only_a_clear_majority_makes_a_wrong_node(
+    names: AddressNames, lines: tuple[int, ...], misplaced: int | None
+) -> None:
+    rows = [row(PAGE, HEAP, 21, node=node, lines=count) for node, count in enumerate(lines)]
+    rows.append(row(PAGE, 0x1000, 77, node=2, lines=9))
+    regions = read_places(table(*rows), names, THREADS).regions
+    assert {region.name: region.misplaced for region in regions} == {
+        "[heap]": misplaced,
+        "of processes that were not seen": None,
+    }
+
+
+def test_a_page_of_two_homes_is_one_page(names: AddressNames) -> None:
+    rows = [row(PAGE, HEAP, 21, home=home, lines=lines) for home, lines in ((0, 2), (1, 5))]
+    (region,) = read_places(table(*rows), names, THREADS).regions
+    assert (region.pages, region.lines, region.local) == ((0, 1, 0), (7, 0, 0), 2)
 
 
 def test_memory_without_a_variable_has_its_mapping(names: AddressNames, elf: ElfFile) -> None:
@@ -202,8 +240,8 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
     text = "\n".join(locality_lines(Locality(1.0, (), nodes, ("a note",), places)))
     assert "  on the wrong node: it lies on node 0, and 100 % of its lines went to CPUs of" in text
     assert f"line {line:#x}, counters (program): false sharing: threads use different" in text
-    assert "  second/22 writes counters+1 (8 moves)" in text
-    assert "... and 1 regions with shorter waits (--json)" in text
+    assert "  second/22 writes 1 byte at counters+1 (8 moves)" in text
+    assert "... and 1 regions that took less time to fetch (--json)" in text
     assert "of processes that were not seen" in text
     assert text.count("on the wrong node") == 1
     assert "\x1b" not in text
