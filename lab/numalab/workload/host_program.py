@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
+from itertools import pairwise
 from pathlib import Path
 from signal import Signals
 
@@ -176,6 +177,8 @@ def explain_status(words: Sequence[str], around: Surroundings, status: int) -> s
         return ""
     name = shown(words[0])
     where = f"; ./{name} is the one of this folder" if Path(words[0]).is_file() else ""
+    if any(option == "-c" and before.endswith("sh") for before, option in pairwise(words)):
+        where = "; files that the text after -c names stay here"
     return f"the guest has no {name}, or no program that it starts{where}; see --package and --add"
 
 

@@ -287,6 +287,9 @@ def test_exit_codes_are_explained() -> None:
     around = Surroundings(timeout=3)
     assert "ended after 3 s of guest time" in explain_status(["ls"], around, 124)
     assert "the guest has no xyzzy" in explain_status(["xyzzy"], around, 127)
+    text = explain_status(["sh", "-c", "./prog 5"], around, 127)
+    assert "files that the text after -c names stay here; see --package and --add" in text
+    assert "after -c" not in explain_status(["taskset", "-c", "0", "xyzzy"], around, 127)
     assert not explain_status(["ls"], Surroundings(), 124)
     assert not explain_status(["ls"], around, 1)
     assert explain_status(["./x"], around, 139).endswith("a program ended by SIGSEGV")
