@@ -24,7 +24,8 @@ def test_misplaced_memory_and_false_sharing_have_their_variables(tmp_path: Path,
     line = locality.places.contended[0]
     assert (line.name, line.sharing) == ("counters", "false")
     words = {word for thread in line.threads for word in thread.written}
-    assert words == {"counters", "counters+8", "counters+16", "counters+24"}
+    starts = ("counters", "counters+8", "counters+16", "counters+24")
+    assert words == {f"8 bytes at {start}" for start in starts}
     assert all(part.name != "right" for part in locality.places.contended)
     waited = {thread.name: thread.stalled_ms for thread in locality.threads}
     assert 0 < waited["misplaced"] < locality.window_ms

@@ -32,7 +32,7 @@ class PlacesTable:
     """Rows of `COLUMNS` from virtual time `since_ns` to the next later row's.
 
     A row has the lines that CPUs of `node` fetched from memory or caches (`lines`). A LINE moved
-    between CPUs `moves` times; `written` and `read` are its bytes at which stores and loads began.
+    between CPUs `moves` times; `written` and `read` are the bytes that stores and loads touched.
     A PAGE has the other lines of a page; `written` and `read` are these lines. A MOMENT is a mark
     or barrier. `left_out` rows had no room.
     """

@@ -53,7 +53,7 @@ def test_threads_and_regions_have_a_cell_for_each_node() -> None:
     assert cells(html, "CPUs of node 1") == ["0.0", "0.0", "", "0", "0"]
     assert cells(html, "table (prog)")[:4] == ["2.5", "25.0", "100", "300"]
     assert "--share: 0.750" in html
-    assert "2 regions with shorter waits" in html and "lines with fewer moves" not in html
+    assert "2 regions that took less time to fetch" in html and "lines with fewer moves" not in html
 
 
 def test_what_is_wrong_is_marked() -> None:
