@@ -115,7 +115,8 @@ class MemoryCore:
 
     def filter_entry(self, cpu: int, vaddr: int) -> FilterLine:
         """Return the entry of an address in a CPU's filter."""
-        return self._filters[cpu][(vaddr // LINE_BYTES) % (1 << self._bits)]
+        entry: FilterLine = self._filters[cpu][(vaddr // LINE_BYTES) % (1 << self._bits)]
+        return entry
 
     @property
     def met(self) -> tuple[int, ...]:

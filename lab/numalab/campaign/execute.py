@@ -134,12 +134,12 @@ def _prolonged(study: BuiltStudy, rule: StoppingRule) -> BuiltStudy:
 
 def _record_time_over(study: BuiltStudy) -> None:
     """Record in a study's results that the time was over before all of its runs could start."""
-    left = missing_tasks(study)
+    results, missing = study.results, {task.run.id for task in missing_tasks(study)}
+    left = {name for name in missing if not results.failed(name).path.exists()}
     if left:
-        finished = study.results.finished()
-        done = (run for run in study.plan.runs if run.id in finished)
-        plan = select(study.plan, done, TimeOverRemark(left=len(left)))
-        write_plan(plan, study.results)
+        ended = (run for run in study.plan.runs if run.id not in left)
+        plan = select(study.plan, ended, TimeOverRemark(left=len(left)))
+        write_plan(plan, results)
 
 
 def run_tasks(

@@ -1,5 +1,6 @@
 """Patch series by the names that users give: find one, add one to a kernel, renew its offsets."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +83,8 @@ def is_range(text: str) -> bool:
     """Tell whether `text` is `git:PATH@FROM..TO`, or FROM..TO in the current folder."""
     if text.startswith(git.PREFIX):
         return ".." in text.rpartition("@")[2] and "@" in text
-    return ".." in text and text[0] not in "./~" and not home_expanded(text).exists()
+    is_path = text[0] in "./~" or re.search(r"(^|[/+])\.\.(/|$)", text)
+    return ".." in text and not is_path and not home_expanded(text).exists()
 
 
 def range_base(text: str) -> str:

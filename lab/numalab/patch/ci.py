@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
+from numalab.patch.standard import PATCHED
 from numalab.patch.text import case_lines, change_line, headline, reach_summary
 from numalab.patch.verdict import PatchVerdict
 from numalab.report.formats.annotations import Problem
@@ -56,7 +57,7 @@ def patch_problems(verdict: PatchVerdict) -> tuple[Problem, ...]:
 def _failures(verdict: PatchVerdict) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each regression."""
     reach = f"\n{reach_summary(verdict.reach)[0]}" if verdict.reach is not None else ""
-    if verdict.lost is not None:
+    if verdict.lost is not None and verdict.lost.side == PATCHED:
         yield "verdict", f"{verdict.lost.reason}; lost runs: {', '.join(verdict.lost.runs)}"
     for change in verdict.of("regressed"):
         name = f"{change.machine}, {change.load}: {change.measure} regressed"

@@ -32,7 +32,7 @@ from numalab.study.plan import select
 from numalab.units import counted
 
 Tell = Callable[[str], None]
-FEWEST_LOST = 2  # runs of the patched kernel, and none of the baseline: a regression
+FEWEST_LOST = 2  # runs of one kernel, and none of the other one
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,10 @@ class Conductor:
             tried += batch
             first = [run for run in plan.runs if run.cell in batch and run.seed == seed]
             failures |= self._execute(first, self.screen_until)
-            if {run.id for run in first if run.variant == PATCHED} <= failures.keys():
+            ends = [
+                {run.id for run in first if run.variant == side} for side in (PATCHED, BASELINE)
+            ]
+            if any(runs <= failures.keys() for runs in ends):
                 break
             failures |= self._screen(batch)
             ended = {*self.study.results.finished(), *failures}
@@ -128,16 +131,12 @@ class Conductor:
         )
 
     def _again(self, failures: Mapping[str, Failure], seed: int) -> dict[str, Failure]:
-        """Run the second seed where the first one of the patched kernel was lost, and no other run.
+        """Run the second seed where the first one of one kernel was lost, and no other run.
 
         One lost run may be chance, so this one may start when the time is over.
         """
         lost = [run for run, failure in failures.items() if not failure.ended.by_host]
-        cells = [
-            run.cell
-            for run in self.study.plan.runs
-            if run.id in lost and run.variant == PATCHED and run.seed == seed
-        ]
+        cells = [run.cell for run in self.study.plan.runs if run.id in lost and run.seed == seed]
         if len(lost) != 1 or not cells:
             return {}
         second = [planned_run(cells[0], name, seed + 1) for name in self.study.plan.study.variants]

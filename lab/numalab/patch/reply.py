@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from numalab.patch.hunting import FoundCase
-from numalab.patch.text import figure, headline, reach_summary
+from numalab.patch.text import figure, headline, lost_text, reach_summary
 from numalab.patch.verdict import MeasureChange, PatchVerdict
 from numalab.report.formatting import plain_ascii
 from numalab.units import counted, runs_of, unit_of_difference
@@ -32,8 +32,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         f" virtual NUMA machines with numalab. Result: {headline(verdict)}."
     )
     if verdict.lost is not None:
-        runs = runs_of(len(verdict.lost.runs))
-        yield _wrapped(f"{runs} of the patched kernel failed, none of the baseline:")
+        yield _wrapped(f"{lost_text(verdict.lost)}:")
         yield _indented(verdict.lost.reason)
     for kind, title in _TITLES.items():
         if changes := [change for change in verdict.changes if change.went == kind]:
@@ -77,7 +76,11 @@ def _ascii(line: str) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    """Wrap a text; further lines of an indented one are indented more."""
+    indent = "    " if text.startswith("  ") else ""
+    return wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _indented(text: str) -> list[str]:

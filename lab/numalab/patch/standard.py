@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from numalab.errors import UserError
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.study.model import Study, Variant, WorkloadUse
 from numalab.study.plan import Plan, make_plan
@@ -36,6 +37,9 @@ class Experiment:
 
 def plan_experiment(experiment: Experiment, path: Path) -> Plan:
     """Return the plan of an experiment; `path` is only named in messages. Raises UserError."""
+    for key, names in (("--topologies", experiment.machines), ("--workloads", experiment.loads)):
+        if twice := [name for name in names if list(names).count(name) > 1]:
+            raise UserError(f"{twice[0]!r} is named twice", key=key)
     study = Study(
         question=f"What does {experiment.name} change?",
         topologies=tuple(experiment.machines),

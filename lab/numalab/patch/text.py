@@ -5,7 +5,15 @@ from shlex import quote
 
 from numalab.errors import shown
 from numalab.patch.hunting import FoundCase
-from numalab.patch.verdict import CellCase, MeasureChange, PatchVerdict, Unchanged, Word
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.verdict import (
+    CellCase,
+    LostRuns,
+    MeasureChange,
+    PatchVerdict,
+    Unchanged,
+    Word,
+)
 from numalab.reach.model import LineReach, PatchReach
 from numalab.reach.reach_map import UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
@@ -47,8 +55,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     if verdict.reach is not None:
         yield reach_summary(verdict.reach)
     if verdict.lost is not None:
-        runs = runs_of(len(verdict.lost.runs))
-        yield [f"LOST       {runs} of the patched kernel, none of the baseline:"]
+        yield [f"LOST       {lost_text(verdict.lost)}:"]
         yield [f"  {verdict.lost.reason}", f"  first: {verdict.lost.runs[0]}"]
     for kind, title in _TITLES.items():
         changes = [change for change in verdict.changes if change.went == kind]
@@ -72,6 +79,13 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
 
 
+def lost_text(lost: LostRuns) -> str:
+    """Return of which kernel how many runs failed, and that none of the other one did."""
+    names = {BASELINE: "the baseline", PATCHED: "the patched kernel"}
+    other = next(name for side, name in names.items() if side != lost.side)
+    return f"{runs_of(len(lost.runs))} of {names[lost.side]} failed, none of {other}"
+
+
 def _few(names: Sequence[str]) -> str:
     """Return the first three names in a line."""
     rest = [f"and {len(names) - 3} more"] if len(names) > 3 else []
@@ -83,7 +97,8 @@ def reach_summary(reach: PatchReach) -> list[str]:
     text = verdict_text(reach).removeprefix(f"{reach.series}: ")
     lines = [f"reach      {text}"]
     for line in reach.not_reached[:_MOST_LINES_OF_REACH]:
-        lines.append(f"  not reached: {line.file}:{line.number}{_function(line)}")
+        removed = " (removed)" if line.kind == "removed" else ""
+        lines.append(f"  not reached: {line.file}:{line.number}{removed}{_function(line)}")
     more = len(reach.not_reached) - _MOST_LINES_OF_REACH
     return [*lines, f"  and {counted(more, 'more line')}"] if more > 0 else lines
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from statistics import median
-from typing import Literal
+from typing import Literal, get_args
 
 from numalab.measure import MeasureKind
 from numalab.patch.candidates import (
@@ -22,7 +22,7 @@ from numalab.patch.candidates import (
 from numalab.patch.experiment import FEWEST_LOST, DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
-from numalab.reach.model import PatchReach
+from numalab.reach.model import PatchReach, Side
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import smallest_effect
@@ -87,8 +87,9 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class LostRuns:
-    """Runs of the patched kernel that failed in a cell in which no run of the baseline failed."""
+    """Runs of one kernel (`side`) that failed in cells in which no run of the other one failed."""
 
+    side: Side
     runs: tuple[str, ...]
     reason: str
 
@@ -240,12 +241,15 @@ def _unchanged(
 
 
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
-    """Return the lost runs of the patched kernel, if the baseline lost none."""
-    patched = outcome.lost(PATCHED)
-    if len(patched) < FEWEST_LOST or outcome.lost(BASELINE):
+    """Return the lost runs of one kernel, if the other one lost none."""
+    lost = {side: outcome.lost(side) for side in get_args(Side)}
+    ended = [side for side, ends in lost.items() if ends]
+    if len(ended) != 1 or len(lost[ended[0]]) < FEWEST_LOST:
         return None
-    reason = patched[0].error.partition("\n")[0]
-    return LostRuns(tuple(ended.run for ended in patched), reason)
+    side, ends = ended[0], lost[ended[0]]
+    if side == BASELINE and not outcome.runs:
+        return None
+    return LostRuns(side, tuple(end.run for end in ends), ends[0].error.partition("\n")[0])
 
 
 def word_of(
@@ -263,7 +267,9 @@ def word_of(
     experiment executed a changed line.
     """
     kinds = {change.went for change in changes}
-    if lost is not None or hunt.case is not None or "regressed" in kinds:
+    if lost is not None:
+        kinds.add("regressed" if lost.side == PATCHED else "improved")
+    if hunt.case is not None or "regressed" in kinds:
         return "regressed"
     if "improved" in kinds:
         return "improved"

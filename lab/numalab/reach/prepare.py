@@ -19,6 +19,7 @@ from numalab.source.changes import FileChange, line_changes
 from numalab.source.series import Series
 
 _COMPILED = (".c", ".h", ".S")
+_TEXTS = (".rst", ".txt", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ def prepare_reach(
     covered = {name for line in changed for name in line.functions}
     pairs = _pairs(before, after)
     data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
+    uncounted = _uncounted(changes, base[1], patched[1])
+    if uncounted and change in (CodeChange.NONE, CodeChange.DATA):
+        change = CodeChange.FUNCTIONS
     tables = {}
     for side in sides:
         config = _config(side.kernel)
@@ -78,10 +82,27 @@ def prepare_reach(
             functions=tuple(_entries(code, differing, covered)),
             jiffies=code.jiffies,
             hz=int(config.get("HZ", "250")),
-            notes=tuple(_notes(code)),
-            data=data,
+            notes=(*_notes(code), *uncounted),
+            data=data or bool(uncounted),
         )
     return ReachPlan(series, change, tables)
+
+
+def _uncounted(
+    changes: Iterable[FileChange], before: BuiltKernel, after: BuiltKernel
+) -> tuple[str, ...]:
+    """Return a note where files that are no C code, such as a Makefile, change the kernel.
+
+    Its image differs then. New options of Kconfig that are off are in its configuration only.
+    """
+    names = {name for change in changes for name in (change.old, change.new) if name}
+    rest = sorted(name for name in names if not name.endswith((*_COMPILED, *_TEXTS)))
+    options = [{k: v for k, v in _config(kernel).items() if v != "n"} for kernel in (before, after)]
+    if options[0] == options[1]:
+        rest = [name for name in rest if "Kconfig" not in name]
+    if not rest or before.bzimage_sha256 == after.bzimage_sha256:
+        return ()
+    return (f"{rest[0]} may change code anywhere, which is not counted",)
 
 
 def changed_code(

@@ -214,6 +214,16 @@ def test_fail_fast(tmp_path: Path) -> None:
     assert executor.started == [task.run.id for task in every[:2]]
 
 
+def test_runs_that_failed_before_the_time_was_over_stay_in_the_plan(tmp_path: Path) -> None:
+    study = ready(tmp_path)
+    failed = study.plan.runs[0].id
+    study.results.failed(failed).path.mkdir(parents=True)
+    assert execute([study], 2, unwatched, run=fake, deadline=0.0) == ()
+    plan = load_plan(study.results)
+    assert failed in {run.id for run in plan.runs}
+    assert plan.remarks == (TimeOverRemark(left=24 - len(plan.runs)),)
+
+
 def test_when_the_time_is_over_nothing_more_starts_and_the_results_say_so(tmp_path: Path) -> None:
     every, executor = tasks(ready(tmp_path)), Scripted(2)
     assert run_tasks(every, executor, silent, deadline=time.monotonic()) == ()

@@ -8,7 +8,7 @@ import pytest
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
 from numalab.kernel.kernel_specs import KernelSpec
-from numalab.kernel.patch_series import find_series
+from numalab.kernel.patch_series import find_series, is_range
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.git import split_git
 from numalab.source.kernel_source import find_source, unpack
@@ -162,6 +162,17 @@ def test_a_folder_without_git(repository: Path, tmp_path: Path) -> None:
     write(plain, "line twenty", "line 2 x 10")
     assert read_inputs(spec).digest != first
     assert "line 2 x 10" in ensure_kernel(spec).bzimage.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("v6.12..fix", True), ("v6.12..", True), ("a/b..c/d", True), ("../x.patch", False),
+        ("debian-6.12+../x.patch", False), ("x/../y.patch", False),
+    ],
+)  # fmt: skip
+def test_a_path_above_is_no_range(text: str, is_one: bool) -> None:
+    assert is_range(text) is is_one
 
 
 def test_a_range_of_commits_is_a_series(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,13 @@ def test_every_load_fits_every_machine() -> None:
     assert {run.variant for run in plan.runs} == {BASELINE, PATCHED}
 
 
+@pytest.mark.parametrize("key", ["machines", "loads"])
+def test_what_is_named_twice_is_refused(key: str) -> None:
+    names = {"machines": "ring-4", "loads": "hogs"}
+    with pytest.raises(UserError, match="is named twice"):
+        plan_experiment(experiment(**{key: [names[key]] * 2}), Path("x.toml"))
+
+
 def test_loads_start_from_a_state_that_the_seed_decides() -> None:
     plan = plan_experiment(experiment(), Path("x.toml"))
     for bound in plan.workloads.values():

@@ -28,6 +28,7 @@ from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.text import (
     MOST_LINES,
     change_line,
+    lost_text,
     reach_summary,
     render_verdict,
     unchanged_line,
@@ -174,7 +175,21 @@ def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
     assert twice is not None
     assert word_of((), twice, HuntOutcome(), share=0.0) == "regressed"
     assert lost_of(lost("ring-2_w_patched_1")) is None
+    alone = lost_of(lost("ring-2_w_baseline_1", "ring-2_w_baseline_2"))
+    assert alone is None, "the patched kernel has no run either"
     assert lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-2_w_baseline_1")) is None
+
+
+def test_two_lost_runs_of_the_baseline_alone_are_an_improvement() -> None:
+    failures = tuple(
+        Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_baseline_{seed}", 1.0, "panicked"))
+        for seed in (1, 2)
+    )
+    finished = runs([], [10, 11])
+    lost = lost_of(ExperimentOutcome(tuple(finished), 4, (), failures, time_over=False))
+    assert lost is not None
+    assert word_of((), lost, HuntOutcome(), share=0.0) == "improved"
+    assert lost_text(lost) == "2 runs of the baseline failed, none of the patched kernel"
 
 
 def test_unchanged_measure_names_the_smallest_change() -> None:

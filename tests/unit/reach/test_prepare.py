@@ -124,20 +124,25 @@ def prepared(
     before: tuple[str, str] = (SOURCE, HEADER),
     *,
     whole_functions: bool = False,
+    other: str = "",
 ) -> tuple[CodeChange, LineTable]:
-    """Return the change between two versions, and the patched kernel's lines."""
+    """Return the change between two versions, and the patched kernel's lines.
+
+    With `other`, that file changes as well, and the images differ.
+    """
     codes = {"base": code_of(tmp_path / "base", *before), "new": code_of(tmp_path / "new", *after)}
     config = tmp_path / "config"
     config.write_text("CONFIG_HZ=1000\n", encoding="utf-8")
 
     def built(digest: str) -> tuple[KernelSpec, BuiltKernel]:
-        kernel = BuiltKernel(digest, Path(), "6.12", config, "", digest, (), "", 0, "", "")
+        image = digest if other else ""
+        kernel = BuiltKernel(digest, Path(), "6.12", config, "", digest, (), "", 0, "", image)
         return KernelSpec(digest, "", "source", (), ()), kernel
 
     monkeypatch.setattr(prepare, "kernel_code", lambda spec, *_: codes[spec.name])
     plan = prepare.prepare_reach(
         "x",
-        changes(before, after),
+        [*changes(before, after), *([FileChange(other, other, "a\n", "b\n", ())] if other else [])],
         built("base"),
         built("new"),
         whole_functions=whole_functions,
@@ -209,6 +214,18 @@ def test_a_changed_comment_is_no_change(tmp_path: Path, monkeypatch: pytest.Monk
     change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
     assert change is CodeChange.NONE
     assert [line.reason for line in table.lines if line.kind == "added"] == ["comment"]
+
+
+@pytest.mark.parametrize("name", ["kernel/sched/Makefile", "arch/x86/kernel/vmlinux.lds.S.in"])
+def test_a_file_that_is_no_c_code_may_change_any_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    same = (SOURCE, HEADER)
+    change, table = prepared(tmp_path / "a", monkeypatch, same, other=name)
+    assert (change, table.data) == (CodeChange.FUNCTIONS, True)
+    assert table.notes[-1] == f"{name} may change code anywhere, which is not counted"
+    assert prepared(tmp_path / "b", monkeypatch, same, other="init/Kconfig")[0] is CodeChange.NONE
+    assert prepared(tmp_path / "c", monkeypatch, same, other="a.rst")[0] is CodeChange.NONE
 
 
 def test_a_changed_macro_changes_its_functions(
