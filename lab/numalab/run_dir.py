@@ -40,6 +40,11 @@ class FileIn:
         return folder.path / self.place
 
 
+def places_in(owner: type) -> frozenset[str]:
+    """Return the places of all files of such a class."""
+    return frozenset(file.place for file in vars(owner).values() if isinstance(file, FileIn))
+
+
 @dataclass(frozen=True)
 class RunDir:
     """The files of one run."""

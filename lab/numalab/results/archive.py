@@ -19,7 +19,7 @@ from numalab.errors import HostError, UserError, shown
 from numalab.files import make_dir, open_regular, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.compact import write_compact
-from numalab.results.layout import Results
+from numalab.results.layout import Results, is_of_results, require_no_result
 from numalab.results.reader import load_plan, load_study
 from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
@@ -41,11 +41,13 @@ OnFile = Callable[[str], None]
 def export_results(results: Results, target: Path, on_file: OnFile | None = None) -> int:
     """Write results to a tar archive that is compressed by zstd; returns the number of files.
 
-    The same results give the same bytes. Incomplete runs and job disks are left out. Raises
-    UserError for a folder without results, HostError when the archive cannot be written.
+    The same results give the same bytes. Incomplete runs, job disks and files that numalab did not
+    write are left out. Raises UserError for a folder without results and for a `target` that is one
+    of their files, HostError when the archive cannot be written.
     """
     load_plan(results)
-    files = list(_files(results))
+    require_no_result(target, "TARGET")
+    files = [path for path in _files(results.path) if is_of_results(path.relative_to(results.path))]
     compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=0, write_checksum=True)
     with (
         replacing(target) as temporary,
@@ -101,7 +103,7 @@ def pack_folder(folder: Path) -> bytes:
     """Pack the folder of a run without its job disk."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path in _files(Results(folder)):
+        for path in _files(folder):
             tar.add(path, path.relative_to(folder).as_posix(), recursive=False)
     return zstandard.compress(raw.getvalue(), _PACK_LEVEL)
 
@@ -120,11 +122,11 @@ def unpack_folder(data: bytes, target: Path) -> None:
         raise UserError(f"not a run: {error}", file=target) from None
 
 
-def _files(results: Results) -> Iterator[Path]:
-    """Yield the files of results in order, without links and names that no result has."""
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder in order, without links and names that no result has."""
     job_disk = RunDir(Path()).job_disk.name
-    for path in sorted(results.path.rglob("*")):
-        parts = path.relative_to(results.path).parts
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
         ours = all(map(is_plain, parts)) and path.name != job_disk and BELIEVED.isdisjoint(parts)
         if ours and path.is_file() and not path.is_symlink():
             yield path

@@ -4,13 +4,14 @@ A result is `reports/<study>/<id>/`, with one folder a run under `runs/`. A run 
 `runs/<run>.running/` and renamed when it is whole, so what has its final name is never half done.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from numalab.errors import UserError
 from numalab.results.stored import is_plain
-from numalab.run_dir import FileIn, RunDir
+from numalab.run_dir import FileIn, RunDir, places_in
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,30 @@ class Results:
         manifests = sorted(no_link(self.path / "runs").glob("*/manifest.json"))
         names = (path.parent for path in manifests)
         return {path.name: RunDir(path) for path in names if is_plain(path.name)}
+
+
+def is_of_results(path: PurePath) -> bool:
+    """Return whether a file that numalab writes is at this place in a folder of results.
+
+    Below `out` of a run, the guest names the files.
+    """
+    match path.parts:
+        case ("runs", _, "out", _, *_):
+            return True
+        case ("runs", _, name):
+            return name in places_in(RunDir)
+        case ("cells", _, name):
+            return name in places_in(Results)
+    return str(path) in places_in(Results)
+
+
+def require_no_result(path: Path, option: str) -> None:
+    """Raise UserError for a file to write that numalab has in a folder of results."""
+    place = Path(os.path.realpath(path.parent), path.name)
+    for folder in place.parents:
+        if Results(folder).exist and is_of_results(place.relative_to(folder)):
+            reason = f"{option} names a file of results, which is not overwritten; name another"
+            raise UserError(reason, file=path)
 
 
 def no_link(path: Path) -> Path:

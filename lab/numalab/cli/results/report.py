@@ -13,7 +13,7 @@ from numalab.report.document import StudyResults
 from numalab.report.formats.format import FORMATS
 from numalab.report.formats.json import report_document
 from numalab.report.formats.terminal import TableFormat
-from numalab.results.layout import Results
+from numalab.results.layout import Results, require_no_result
 
 
 def command(
@@ -43,6 +43,8 @@ def command(
     wanted = FORMATS.find("json" if as_json else form)
     if len(results) > 1 and (as_json or form != "table"):
         raise UserError(f"--format {'json' if as_json else form} prints one result")
+    if overview is not None:
+        require_no_result(overview, "--overview")
     every = []
     for path in results:
         stored = Results(path)
