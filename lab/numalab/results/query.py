@@ -58,6 +58,7 @@ MEASURES = pl.Schema(
         "kind": pl.String,
     }
 )
+_SELECT = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(?:select|with)\b", re.IGNORECASE)
 _EVENTS_BYTES = 512 << 20  # of the columns of all event tables that a query uses
 DEEPEST = 4  # folders between the one that is named and results
 
@@ -180,9 +181,11 @@ def _row(about: Manifest, label: str) -> Iterator[object]:
 def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
     """Run a SELECT over the tables `runs`, `measures` and `events` of some results.
 
-    Every table has a column `results`, the folder. Raises UserError for SQL that polars does not
-    support, and for unknown tables and columns.
+    Every table has a column `results`, the folder. Raises UserError for other statements, for SQL
+    that polars does not support, and for unknown tables and columns.
     """
+    if not _SELECT.match(sql):
+        raise UserError(f"only SELECT is possible, not {sql.strip()[:40]!r}", key="SQL")
     tables: dict[str, pl.LazyFrame] = {
         "runs": _together((entry.results, entry.runs) for entry in catalogues),
         "measures": _together((entry.results, entry.measures) for entry in catalogues),

@@ -121,11 +121,20 @@ def test_a_folder_with_results_below_it(results: Results) -> None:
         ("SELECT nothing FROM runs", "nothing"),
         ("SELECT * FROM runners", "runners"),
         ("", "SQL"),
+        ("DROP TABLE runs", "SQL: only SELECT is possible, not 'DROP TABLE runs'"),
     ],
 )
 def test_what_is_no_query(results: Results, sql: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         ask(results, sql)
+
+
+@pytest.mark.parametrize(
+    "start", ["(select", "-- all\nSELECT", "WITH r AS (SELECT * FROM runs) SELECT"]
+)
+def test_a_select_may_begin_in_other_ways(results: Results, start: str) -> None:
+    end = ")" if start.startswith("(") else ""
+    assert query([catalogue(results)], f"{start} run FROM runs{end}").height == 24
 
 
 def test_runs_have_a_column_of_events_also_without_event_tables(results: Results) -> None:
