@@ -147,6 +147,8 @@ def _read_stored(path: Path, data: bytes, model: type[M]) -> M:
 def load_plan(results: Results) -> StoredPlan:
     """Load the plan. Raises UserError when another numalab wrote it, or it is damaged."""
     path = results.plan_file
+    if results.path.is_file():
+        raise UserError("not a folder of results", file=results.path)
     with damage_explained(path):
         data = _PLAN.check(read_compact_plan(path)) if results.is_compact else _PLAN.read(path)
     return _read_stored(path, data, StoredPlan)
@@ -183,11 +185,15 @@ def read_measures(path: Path) -> Mapping[str, Measure]:
 
 
 def measures_by_name(measures: Sequence[Measure]) -> Mapping[str, Measure]:
-    """Return measures by name. Raises ValueError for a value that no table holds."""
+    """Return measures by name. Raises ValueError for a value that no table holds, and for two of
+    one name."""
+    named: dict[str, Measure] = {}
     for measure in measures:
         if measure.value is not None and not abs(measure.value) < LARGEST_NUMBER:
             raise ValueError(f"{measure.name[:80]} is out of all bounds")
-    return {measure.name: measure for measure in measures}
+        if named.setdefault(measure.name, measure) is not measure:
+            raise ValueError(f"{measure.name[:80]} is in it twice")
+    return named
 
 
 def _from_compact(results: Results, run: CompactRun) -> StoredRun:

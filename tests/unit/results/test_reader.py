@@ -53,7 +53,7 @@ def copied(tmp_path: Path) -> Results:
     return Results(tmp_path / "results")
 
 
-def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def edit(path: Path, change: Callable[[Any], object]) -> None:
     table = json.loads(path.read_text())
     change(table)
     path.write_text(json.dumps(table))
@@ -265,7 +265,16 @@ def test_nothing_is_coerced(copied: Results) -> None:
         StoredPlan.model_validate_json('{"format": 5}')
 
 
+def test_two_measures_of_one_name_are_damage(copied: Results) -> None:
+    edit(copied.run(RUN).measures, lambda stored: stored.append({**stored[0], "value": 7}))
+    with pytest.raises(UserError, match=r"measures\.json: .* is in it twice"):
+        load_run(copied.run(RUN))
+
+
 def test_what_there_is_not(tmp_path: Path) -> None:
+    (tmp_path / "README.md").touch()
+    with pytest.raises(UserError, match=r"README\.md: not a folder of results"):
+        load_plan(Results(tmp_path / "README.md"))
     with pytest.raises(UserError, match=r"manifest\.json: no such file"):
         load_manifest(RunDir(tmp_path))
 
