@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalab.analysis.measures.family import explain
 from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.schedule import at_once, makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
@@ -30,6 +29,7 @@ from numalab.statistics.verdict import (
     claim_test,
     family_level,
 )
+from numalab.study.claim_rules import unit_of
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 from numalab.units import unit_of_difference
@@ -245,7 +245,7 @@ class _Sample:
 
 
 def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -> _Sample:
-    unit = _unit(plan, claim, cell)
+    unit = unit_of(claim.measure, plan.workloads[cell])
     if claim.direction is None:
         return _Sample(claim, cell, unit, 0, None)
     before, after = (
@@ -264,14 +264,6 @@ def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -
         with suppress(ValueError):
             test = claim_test(change, before, after)
     return _Sample(claim, cell, unit, min(len(before), len(after)), test)
-
-
-def _unit(plan: Plan, claim: Claim, cell: Cell) -> str:
-    """Return the unit of the claim's measure."""
-    for metric in plan.workloads[cell].metrics:
-        if claim.measure == metric.name or claim.measure.startswith(f"{metric.name}_"):
-            return metric.unit
-    return explain(claim.measure).unit
 
 
 def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> ClaimOutlook:

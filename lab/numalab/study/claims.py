@@ -1,10 +1,9 @@
 """Claims of a study: bounds for every run, and changes between variants."""
 
 import operator
-import re
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -12,15 +11,13 @@ from pydantic import Field, model_validator
 from numalab.document import Document
 from numalab.measure import ClaimVerdict
 from numalab.results.plan import Cell, PlannedRun
-from numalab.statistics.scale import Scale, default_scale, on_scale, shift_of
+from numalab.statistics.scale import Scale, default_scale
 from numalab.statistics.verdict import MARGIN, ClaimedChange
+from numalab.study.published import PublishedChange
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 MOST_PRIMARY = 6  # of a post: six claims share the level, and need five seeds
-_SIGNED = re.compile(r"(?<![\w.])([+-]\d+(?:\.\d+)?) ?%")
-_NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
-_PAIR = re.compile(rf"(?<![\w.+-]){_NUMBER} ?%? to {_NUMBER}")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
 
@@ -103,25 +100,26 @@ class Claim(Document):
         signs = ((">=", self.at_least), ("<=", self.at_most), (">", self.above), ("<", self.below))
         return tuple((sign, bound) for sign, bound in signs if bound is not None)
 
+    @property
+    def bounds_text(self) -> str:
+        """The bounds as a phrase."""
+        return " and ".join(f"{sign} {bound:g}" for sign, bound in self.bounds)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The least and the largest value within the bounds; infinite without one."""
+        least = [bound for sign, bound in self.bounds if sign in (">=", ">")]
+        most = [bound for sign, bound in self.bounds if sign in ("<=", "<")]
+        return max(least, default=-inf), min(most, default=inf)
+
     def published_shifts(
         self, scale: Scale, *, rounded: bool = False
     ) -> tuple[float, float] | None:
-        """The smallest and largest change in `published`, as shifts on the scale.
+        """The smallest and largest change in `published`, as shifts on the scale; None for words.
 
-        Pairs of numbers (`1,714 to 338 s`), else signed percentages (`+7% to +15%`); None for
-        words. With `rounded` those of all figures that round to the published ones; a count is
-        exact.
+        With `rounded` those of all figures that round to the published ones; a count is exact.
         """
-        shifts: list[float] = []
-        for pair in _PAIR.findall(self.published):
-            inexact = rounded and scale != "count"
-            with suppress(ValueError):
-                before, after = (on_scale(_ends(part, rounded=inexact), scale) for part in pair)
-                shifts += [after[0] - before[1], after[1] - before[0]]
-        if not shifts:
-            ends = (_ends(part, rounded=rounded) for part in _SIGNED.findall(self.published))
-            shifts = [shift_of(end, scale) for pair in ends for end in pair]
-        return (min(shifts), max(shifts)) if shifts else None
+        return PublishedChange(self.published).shifts(scale, rounded=rounded)
 
     def change_on(self, scale: Scale) -> ClaimedChange:
         """Return the claimed change on a scale. Raises ValueError for a claim without direction."""
@@ -143,11 +141,10 @@ class Claim(Document):
 
     def refuted_by(self, scale: Scale) -> str:
         """Return the condition that refutes the claim on a scale, as a phrase."""
-        bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in self.bounds)
         if self.variant is not None:
-            return f"by one run of {self.variant} that is not {bounds}"
+            return f"by one run of {self.variant} that is not {self.bounds_text}"
         if self.direction is None:
-            return f"by a change that is not {bounds} %"
+            return f"by a change that is not {self.bounds_text} %"
         if self.direction == "same":
             return (
                 f"where {self.to} differs from {self.from_variant} by more than {self.margin:g} %"
@@ -165,13 +162,6 @@ class Claim(Document):
     def is_about(self, topology: str, label: str) -> bool:
         """Return whether the claim is about this cell."""
         return self.topology in (None, topology) and self.workload in (None, label)
-
-
-def _ends(text: str, *, rounded: bool) -> tuple[float, float]:
-    """Return the number, twice, or the least and the largest that `rounded` to it."""
-    number = float(text.replace(",", ""))
-    half = 0.5 * 10.0 ** -len(text.partition(".")[2]) if rounded else 0.0
-    return number - half, number + half
 
 
 def claims_about(

@@ -1,12 +1,10 @@
 """The plan of a study: all inputs that it names, loaded and checked before a build."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from numalab.analysis.measures.family import explain
 from numalab.capture.spec import CaptureSpec, load_capture
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import UserError
@@ -18,6 +16,7 @@ from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
 from numalab.results.plan import Cell, LeftOutRemark, PlannedRun, Remark, by_cell, planned_run
 from numalab.scheduler.scheduler_spec import NAMES, SchedulerSpec
+from numalab.study.claim_rules import check_any_has, check_claims, check_texts
 from numalab.study.guest import changed, check_buffer, check_guests
 from numalab.study.model import Study, WorkloadUse, load_study, study_digest, study_table
 from numalab.study.schedulers import find_schedulers
@@ -114,7 +113,9 @@ def plan_study(
     if changes := {key: value for key, value in options.items() if value is not None}:
         table = study.machine.model_copy(update=changes)
         study = study.model_copy(update={"machine": table})
-    return make_plan(study, path, preset or "")
+    plan = make_plan(study, path, preset or "")
+    check_texts(study, plan.workloads, path)
+    return plan
 
 
 def make_plan(
@@ -135,9 +136,9 @@ def make_plan(
     names = {study.variants[run.variant].kernel for run in runs}
     recipe = load_recipe(study.image)
     _check_packages(workloads, recipe, path)
-    _check_claims(study, topologies, workloads, path)
+    check_claims(study, topologies, workloads, path)
     for place, name in enumerate(study.key_measures):  # a report shows those of its cell
-        _check_any_has(name, topologies, workloads, path, f"key_measures[{place}]")
+        check_any_has(name, topologies, workloads, path, f"key_measures[{place}]")
     _check_tunables(study, path)
     _check_emulator(study, path)
     check_guests(study, topologies, path)
@@ -276,68 +277,9 @@ def _check_packages(workloads: Mapping[Cell, BoundWorkload], recipe: Recipe, pat
                 raise UserError(reason, file=path, key="image", choices=having)
 
 
-def _check_claims(
-    study: Study,
-    topologies: Mapping[str, Topology],
-    workloads: Mapping[Cell, BoundWorkload],
-    path: Path,
-) -> None:
-    """Raise UserError for a claim without a cell, or with a measure that its cell lacks."""
-    for place, claim in enumerate(study.claims):
-        if claim.direction == "same" and claim.mechanism is None:
-            reason = "a claim of no change needs a measure that is above 0 where the code acts"
-            raise UserError(reason, file=path, key=f"claims[{place}].mechanism")
-        named = claim.topology
-        if named not in (None, *topologies) and named not in list_topologies():
-            key = f"claims[{place}].topology"
-            raise UserError(
-                f"no topology {claim.topology!r}", file=path, key=key, choices=topologies
-            )
-        for cell, workload in workloads.items():
-            if claim.is_about(cell.topology, cell.label):
-                topology = topologies[cell.topology]
-                key = f"claims[{place}]"
-                _check_measure(claim.measure, topology, workload, path, f"{key}.measure")
-                if claim.mechanism is not None:
-                    _check_measure(claim.mechanism, topology, workload, path, f"{key}.mechanism")
-
-
 def require_measure(plan: Plan, name: str, key: str) -> None:
     """Raise UserError if no cell of the plan has this measure, named by `key`."""
-    _check_any_has(name, plan.topologies, plan.workloads, None, key)
-
-
-def _check_any_has(
-    name: str,
-    topologies: Mapping[str, Topology],
-    workloads: Mapping[Cell, BoundWorkload],
-    path: Path | None,
-    key: str,
-) -> None:
-    errors = []
-    for cell, workload in workloads.items():
-        try:
-            _check_measure(name, topologies[cell.topology], workload, path, key)
-        except UserError as error:
-            errors.append(error)
-    if len(errors) == len(workloads):
-        raise errors[0]
-
-
-def _check_measure(
-    name: str, topology: Topology, workload: BoundWorkload, path: Path | None, key: str
-) -> None:
-    """Raise UserError for an undefined measure, or a node or CPU that the topology lacks."""
-    if any(name == m.name or name.startswith(f"{m.name}_") for m in workload.metrics):
-        return
-    try:
-        explain(name)
-    except UserError as error:
-        raise UserError(str(error), file=path, key=key) from None
-    counts = {"node": len(topology.nodes), "cpu": topology.cpu_count}
-    for what, number in re.findall(r"_(node|cpu)(\d+)", name):
-        if int(number) >= counts[what]:
-            raise UserError(f"{topology.name} has no {what} {number}: {name}", file=path, key=key)
+    check_any_has(name, plan.topologies, plan.workloads, None, key)
 
 
 def _check_emulator(study: Study, path: Path) -> None:

@@ -1,0 +1,117 @@
+"""What a study's claims must be: about its cells and their measures, and free of contradiction."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from numalab.analysis.measures.family import explain
+from numalab.errors import UserError
+from numalab.results.plan import Cell
+from numalab.study.claims import Claim
+from numalab.study.model import Study
+from numalab.study.published import VALID, PublishedChange
+from numalab.topology.load import list_topologies
+from numalab.topology.topology import Topology
+from numalab.workload.workload import BoundWorkload
+
+
+def check_claims(
+    study: Study,
+    topologies: Mapping[str, Topology],
+    workloads: Mapping[Cell, BoundWorkload],
+    path: Path,
+) -> None:
+    """Raise UserError for a claim without a cell, or with a measure that its cell lacks."""
+    for place, claim in enumerate(study.claims):
+        if claim.direction == "same" and claim.mechanism is None:
+            reason = "a claim of no change needs a measure that is above 0 where the code acts"
+            raise UserError(reason, file=path, key=f"claims[{place}].mechanism")
+        named = claim.topology
+        if named not in (None, *topologies) and named not in list_topologies():
+            key = f"claims[{place}].topology"
+            raise UserError(
+                f"no topology {claim.topology!r}", file=path, key=key, choices=topologies
+            )
+        for cell, workload in workloads.items():
+            if claim.is_about(cell.topology, cell.label):
+                topology = topologies[cell.topology]
+                key = f"claims[{place}]"
+                _check_measure(claim.measure, topology, workload, path, f"{key}.measure")
+                if claim.mechanism is not None:
+                    _check_measure(claim.mechanism, topology, workload, path, f"{key}.mechanism")
+
+
+def check_any_has(
+    name: str,
+    topologies: Mapping[str, Topology],
+    workloads: Mapping[Cell, BoundWorkload],
+    path: Path | None,
+    key: str,
+) -> None:
+    """Raise UserError, named by `key`, if no cell has this measure."""
+    errors = []
+    for cell, workload in workloads.items():
+        try:
+            _check_measure(name, topologies[cell.topology], workload, path, key)
+        except UserError as error:
+            errors.append(error)
+    if len(errors) == len(workloads):
+        raise errors[0]
+
+
+def _check_measure(
+    name: str, topology: Topology, workload: BoundWorkload, path: Path | None, key: str
+) -> None:
+    """Raise UserError for an undefined measure, or a node or CPU that the topology lacks."""
+    if any(name == m.name or name.startswith(f"{m.name}_") for m in workload.metrics):
+        return
+    try:
+        explain(name)
+    except UserError as error:
+        raise UserError(str(error), file=path, key=key) from None
+    counts = {"node": len(topology.nodes), "cpu": topology.cpu_count}
+    for what, number in re.findall(r"_(node|cpu)(\d+)", name):
+        if int(number) >= counts[what]:
+            raise UserError(f"{topology.name} has no {what} {number}: {name}", file=path, key=key)
+
+
+def check_texts(study: Study, workloads: Mapping[Cell, BoundWorkload], path: Path) -> None:
+    """Raise UserError for a published change that cannot be read, and for a contradiction.
+
+    A plan of stored runs is not checked: they are judged as they were.
+    """
+    for place, claim in enumerate(study.claims):
+        for key, reason in _contradictions(claim):
+            raise UserError(reason, file=path, key=f"claims[{place}].{key}")
+        key = f"claims[{place}].published"
+        for cell, workload in workloads.items():
+            if claim.is_about(cell.topology, cell.label):
+                problems = PublishedChange(claim.published).problems(
+                    unit_of(claim.measure, workload)
+                )
+                for reason in problems:
+                    raise UserError(f"{reason} (valid: {VALID})", file=path, key=key)
+
+
+def unit_of(measure: str, workload: BoundWorkload) -> str:
+    """Return the unit of a measure of a cell. Raises UserError for an undefined measure."""
+    for metric in workload.metrics:
+        if measure == metric.name or measure.startswith(f"{metric.name}_"):
+            return metric.unit
+    return explain(measure).unit
+
+
+def _contradictions(claim: Claim) -> Iterator[tuple[str, str]]:
+    """Yield the keys that contradict others of a claim, with the reason."""
+    low, high = claim.interval
+    if low > high or (low == high and (claim.above == low or claim.below == high)):
+        key = "below" if claim.below == high else "at_most"
+        yield key, f"no value is within the bounds, {claim.bounds_text}"
+    if (claim.direction == "lower" and low >= 0) or (claim.direction == "higher" and high <= 0):
+        yield "direction", f"{claim.direction!r} contradicts the bounds, {claim.bounds_text}"
+    shifts = PublishedChange(claim.published).shifts("count")
+    if shifts is not None and (
+        (claim.direction == "lower" and shifts[0] > 0)
+        or (claim.direction == "higher" and shifts[1] < 0)
+    ):
+        yield "direction", f"{claim.direction!r} contradicts published, {claim.published!r}"

@@ -1,0 +1,123 @@
+"""Claims that contradict themselves, and published changes that cannot be read, are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from numalab.errors import UserError
+from numalab.places import project_dir
+from numalab.study.plan import plan_study
+from numalab.study.published import PublishedChange
+
+STUDIES = sorted(project_dir().glob("studies/**/*.toml"))
+HEAD = """question = "q?"
+topologies = ["ring-4"]
+seeds = [1, 2]
+[variants]
+old = { kernel = "debian-6.12" }
+new = { kernel = "debian-6.12-undo-group-construction" }
+[[workloads]]
+name = "bound-hogs"
+[[claims]]
+text = "t"
+measure = "elapsed_time"
+"""
+COMPARED = 'from = "old"\nto = "new"\n'
+
+
+def plan(folder: Path, claim: str) -> None:
+    file = folder / "s.toml"
+    file.write_text(HEAD + claim, encoding="utf-8")
+    plan_study(file)
+
+
+@pytest.mark.parametrize(
+    ("published", "unit"),
+    [
+        ("4680192 1/s to 4700000 1/s", "1/s"),
+        ("4.68e6 to 4.70e6", "1/s"),
+        ("4680192 -> 4700000", "1/s"),
+        ("5 s → 4 s (-20%)", "s"),
+        ("10 to 8 s (20.00%)", "s"),
+        ("50 % to 60 % (+10%)", "%"),
+        ("performance drop to 1/2 (-50%)", "s"),
+    ],
+)
+def test_a_change_that_is_read(published: str, unit: str) -> None:
+    change = PublishedChange(published)
+    assert change.shifts("ratio") is not None
+    assert not list(change.problems(unit))
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        "node pairs 2-hops apart on an 8 nodes machine",
+        "from 0 to half of the time",
+        "better on ext4",
+    ],
+)
+def test_words_may_have_a_number_of_things(published: str) -> None:
+    change = PublishedChange(published)
+    assert change.shifts("ratio") is None
+    assert not list(change.problems("s"))
+
+
+@pytest.mark.parametrize(
+    ("published", "reason"),
+    [
+        ("4680k to 4700k", "'k' in '4680k to 4700k' is not the unit of the measure, s"),
+        ("100 to 90 ms", "'ms' in '100 to 90 ms' is not the unit"),
+        ("1% to 2%", "'%' in '1% to 2%' is not the unit"),
+        ("from 6.11 to 6.12: +1%", "1% is not the change of '6.11 to 6.12'"),
+        ("by 1 %", "has a number that is not read"),
+        ("x1.01", "has a number"),
+        ("+1.0-2.0%", "has a number"),
+        ("+1% to 2%", "has a number"),
+        ("-5 to -10 %", "has a number"),
+        ("3 times faster", "has a number"),
+        ("10 us less", "has a number"),
+        ("−5%", "has a number"),
+    ],
+)
+def test_a_number_that_is_no_change_is_refused(tmp_path: Path, published: str, reason: str) -> None:
+    claim = f'{COMPARED}direction = "same"\nmechanism = "task_migrations"\n'
+    with pytest.raises(UserError) as caught:
+        plan(tmp_path, f'{claim}published = "{published}"')
+    assert "s.toml: claims[0].published: " in str(caught.value)
+    assert reason in str(caught.value) and "`63 to 43 us`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("claim", "key"),
+    [
+        (f'{COMPARED}direction = "lower"\npublished = "5 to 10"', "direction"),
+        (f'{COMPARED}direction = "lower"\npublished = "+20%"', "direction"),
+        (f'{COMPARED}direction = "higher"\npublished = "9 to 5"', "direction"),
+        (f'{COMPARED}direction = "higher"\nat_most = -5', "direction"),
+        (f'{COMPARED}direction = "lower"\nabove = 0', "direction"),
+        ('variant = "new"\nabove = 10\nbelow = 5', "below"),
+        ('variant = "new"\nat_least = 10\nat_most = 5', "at_most"),
+        ('variant = "new"\nabove = 5\nat_most = 5', "at_most"),
+    ],
+)
+def test_a_contradiction_is_refused(tmp_path: Path, claim: str, key: str) -> None:
+    with pytest.raises(UserError, match=rf"s\.toml: claims\[0\]\.{key}: "):
+        plan(tmp_path, claim)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        f'{COMPARED}direction = "lower"\npublished = "48 to 47 s"\nat_most = -1',
+        f'{COMPARED}direction = "higher"\npublished = "+0% to +2%"\nabove = 0\nbelow = 5',
+        'variant = "new"\nat_least = 5\nat_most = 5',
+    ],
+)
+def test_what_is_no_contradiction(tmp_path: Path, claim: str) -> None:
+    plan(tmp_path, claim)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_claims_of_our_studies_are_read(path: Path) -> None:
+    plan_study(path)
