@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
-from numalab.report.document import StudyResults
+from numalab.report.document import CellReport, StudyResults
 from numalab.report.page.cell_page import render_html
 from numalab.report.page.curves import curves
 from numalab.report.page.overview import OverviewStudy, render_overview
@@ -127,9 +127,42 @@ def test_the_page_fits_its_window(browser: Browser, pages: Path, scheme: str, wi
     context.close()
 
 
-def test_the_dots_of_each_run_are_seen(browser: Browser, pages: Path) -> None:
-    context = browser.new_context(viewport={"width": 1100, "height": 900})
-    tables = opened(context, pages / "sample.html").page.locator(".scroll:has(> .keys)").all()
+def with_variants(report: CellReport, number: int) -> CellReport:
+    """Return a report in which copies of the last variant are further ones."""
+    last, more = report.variants[-1], number - len(report.variants)
+    added = tuple(replace(last, name=f"{last.name}-{place}") for place in range(more))
+    runs = tuple(
+        replace(run, id=f"{run.id}-{variant.name}", variant=variant.name)
+        for variant in added
+        for run in report.runs
+        if run.variant == last.name
+    )
+    comparisons = tuple(
+        replace(
+            row,
+            summaries=row.summaries + row.summaries[-1:] * more,
+            changes=row.changes + row.changes[-1:] * more,
+        )
+        for row in report.comparisons
+    )
+    return replace(
+        report,
+        variants=report.variants + added,
+        runs=report.runs + runs,
+        comparisons=comparisons,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variants", "width"), [(2, 1000), (2, 1100), (2, 1400), (3, 1000), (3, 1400), (5, 1900)]
+)
+def test_the_dots_of_each_run_are_seen(
+    browser: Browser, tmp_path: Path, variants: int, width: int
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(render_html(with_variants(sample_report(), variants)), encoding="utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    tables = opened(context, page).page.locator(".scroll:has(> .keys)").all()
     assert tables
     for table in tables:
         assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
