@@ -6,6 +6,7 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.places import project_dir
+from numalab.study.claim_rules import unit_of
 from numalab.study.plan import plan_study
 from numalab.study.published import PublishedChange
 
@@ -116,6 +117,12 @@ def test_a_contradiction_is_refused(tmp_path: Path, claim: str, key: str) -> Non
 )
 def test_what_is_no_contradiction(tmp_path: Path, claim: str) -> None:
     plan(tmp_path, claim)
+
+
+def test_a_measure_has_the_unit_of_its_metric_or_its_definition() -> None:
+    plan = plan_study(project_dir() / "studies/group-construction-work.toml")
+    for bound in plan.workloads.values():
+        assert (unit_of("throughput", bound), unit_of("elapsed_time", bound)) == ("1/s", "s")
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
