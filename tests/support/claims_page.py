@@ -127,7 +127,7 @@ def _parts(outcome: ClaimOutcome) -> tuple[str, str, str]:
     """Return the means, the change with its interval, and the p value with its family."""
     runs = re.search(r", (\d+) and (\d+) runs?$", outcome.measured)
     measured = outcome.measured[: runs.start()] if runs else outcome.measured
-    means, _, rest = measured.partition(", change ")
+    means, _, rest = measured.replace(" of geometric means", "").partition(", change ")
     change, _, p_value = rest.partition(", p ")
     if not outcome.verdict:
         means = f"{outcome.expected}: {means}"

@@ -18,7 +18,8 @@ STATISTICS_NOTE = (
     f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
     "Exact Mann-Whitney test if there are enough runs; else Welch's t, and the two sides must not "
     f"overlap ({FEWEST} and {FEWEST} runs do not overlap by chance in "
-    f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases)"
+    f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases). The 95 % interval is Welch's, of the means, "
+    "and may disagree with the outcome"
 )
 NOT_SUPPORTED = "n/s"
 FROM_ZERO = "from 0"

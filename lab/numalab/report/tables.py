@@ -113,14 +113,21 @@ def table_of_counts(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str
     return _two_columns(head, [name for name, _, _ in rows], cells)
 
 
-def table_of_sums(head: tuple[str, str], rows: Sequence[CountRow]) -> list[str]:
-    """Lay out counters as sums over all runs, the vmstat block of the 2018 mail."""
-    cells = [[_sum(pair[side]) for _, *pair in rows] for side in (0, 1)]
+def table_of_sums(
+    head: tuple[str, str], rows: Sequence[CountRow], *, means: bool = False
+) -> list[str]:
+    """Lay out counters as sums over all runs, the vmstat block of the 2018 mail.
+
+    With `means` as means, where the two sides have different numbers of runs.
+    """
+    cells = [[_sum(pair[side], means=means) for _, *pair in rows] for side in (0, 1)]
     return _two_columns(head, [name for name, _, _ in rows], cells)
 
 
-def _sum(summary: Summary | None) -> str:
-    return formatting.NOT_SUPPORTED if summary is None else f"{summary.mean * summary.n:.0f}"
+def _sum(summary: Summary | None, *, means: bool) -> str:
+    if summary is None:
+        return formatting.NOT_SUPPORTED
+    return f"{summary.mean:.1f}" if means else f"{summary.mean * summary.n:.0f}"
 
 
 def _count(name: str, summary: Summary | None) -> tuple[str, str]:

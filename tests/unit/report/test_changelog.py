@@ -167,6 +167,18 @@ def test_lost_events_and_failed_runs_are_said() -> None:
     assert "1 of 6 runs gave no result" in text
 
 
+def test_unequal_numbers_of_runs_have_means_in_the_order_of_the_columns() -> None:
+    report = sample_report()
+    gone = next(run for run in report.runs if run.variant == report.variants[1].name)
+    runs = tuple(run for run in report.runs if run != gone)
+    text = render_changelog(StudyResults.of(replace(report, runs=runs)))
+    assert "Trace events, mean of 3 and 2 runs" in text
+    assert "vmstat, mean of 3 and 2 runs" in text and "sum of" not in text
+    rows = [("pgfault", summary(10.25, 1.0, 60), summary(3.0, 1.0, 12))]
+    assert table_of_sums(("a", "b"), rows)[-1].split() == ["pgfault", "615", "36"]
+    assert table_of_sums(("a", "b"), rows, means=True)[-1].split() == ["pgfault", "10.2", "3.0"]
+
+
 def test_hostile_texts_stay_short_plain_lines() -> None:
     text = render_changelog(StudyResults.of(hostile_report()))
     assert all(len(line) <= WIDTH for line in text.splitlines())

@@ -265,7 +265,8 @@ def _tested(test: ClaimTest, judgement: SizeJudgement, unit: str) -> Iterator[st
     low, high = (_figure(end, sign="+") for end in judgement.interval)
     level = f"{100 * (1 - judgement.level):.4g} %"
     change = _figure(judgement.change, sign="+")
-    yield f"change {change} {of_change}, {low} to {high} ({level} interval)"
+    what = "" if linear else " of geometric means"  # of counts + 0.5
+    yield f"change{what} {change} {of_change}, {low} to {high} ({level} interval)"
     p_value = judgement.p_value
     p_text = f"p < {_LEAST_P}" if p_value < _LEAST_P else f"p = {p_value:.2g}"
     one_of = f", one of {judgement.size} {judgement.family} claims" if judgement.size > 1 else ""

@@ -228,15 +228,17 @@ def _counts(report: CellReport, index: int) -> Iterator[ReportPart]:
             ("", *title, *table_of_counts(names, counts)), _EVENTS, "table of trace events"
         )
     if sums:
-        title = wrap(f"vmstat, sum of {runs} runs{of}", WIDTH)
-        yield ReportPart(("", *title, *table_of_sums(names, sums)), _COUNTERS, "table of vmstat")
+        means = " and " in runs
+        title = wrap(f"vmstat, {'mean' if means else 'sum'} of {runs} runs{of}", WIDTH)
+        table = table_of_sums(names, sums, means=means)
+        yield ReportPart(("", *title, *table), _COUNTERS, "table of vmstat")
 
 
 def _runs(report: CellReport, index: int) -> str:
-    """Write how many runs there are of both variants: `5`, or `4 and 5`."""
+    """Write how many runs there are of both variants: `5`, or `5 and 4` as the columns are."""
     names = (report.variants[0].name, report.variants[index].name)
     counts = [sum(run.variant == name and run.ok for run in report.runs) for name in names]
-    return " and ".join(map(str, sorted(set(counts))))
+    return " and ".join(map(str, dict.fromkeys(counts)))
 
 
 def _hidden(report: CellReport) -> int:

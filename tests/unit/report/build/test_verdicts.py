@@ -117,8 +117,8 @@ def test_the_figures_of_the_rule_are_printed() -> None:
     outcomes = judge_cells({CELL: (claims, runs(LOW, HIGH))}, "before", 2)[CELL]
     first, second, unseen = outcomes
     assert first.measured == (
-        "10 to 90.75 moves, change +771 %, -100 to +inf (97.5 % interval), p = 0.029,"
-        " one of 2 primary claims, 4 and 4 runs"
+        "10 to 90.75 moves, change of geometric means +771 %, -100 to +inf"
+        " (97.5 % interval), p = 0.029, one of 2 primary claims, 4 and 4 runs"
     )
     assert first.verdict_text == "inconclusive (5 seeds would decide)"
     assert first.figures is not None
@@ -218,7 +218,8 @@ def test_time_is_judged_where_vcpus_had_the_same_host_cpus(
 def test_a_claim_about_large_numbers() -> None:
     large = [[181500.0, 181600.0, 181400.0, 181500.0], [186800.0, 186900.0, 186700.0, 186800.0]]
     assert judge(compared(), runs(*large)).measured == (
-        "181,500 to 186,800 moves, change +2.92 %, +2.81 to +3.03 (95 % interval), p = 0.029,"
+        "181,500 to 186,800 moves, change of geometric means +2.92 %, +2.81 to +3.03"
+        " (95 % interval), p = 0.029,"
         " 4 and 4 runs"
     )
 
