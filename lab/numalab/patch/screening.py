@@ -57,11 +57,10 @@ def _in_cell(runs: Sequence[RunReach]) -> int:
 def _executions(reach: RunReach) -> int:
     """Count executions of changed code; 1 where some of it could not be counted."""
     lines = [line for line in reach.lines if line.is_changed]
-    if not reach.functions and not any(line.executable for line in lines):
-        return 1 if any(line.state == "unknown" for line in lines) else 0
-    return sum(line.executions for line in lines) + sum(
+    count = sum(line.executions for line in lines) + sum(
         function.executions for function in reach.functions
     )
+    return count or int(any(line.state == "unknown" for line in lines))
 
 
 def lacks_seeds(

@@ -246,6 +246,7 @@ def line_code(place: tuple[str, int], codes: Iterable[Code]) -> LineCode | None:
         tuple(part for code in pieces for part in code.parts),
         tuple(jump for code in pieces for jump in code.jumps),
         tuple(dict.fromkeys(name for code in pieces for name in code.functions)),
+        tuple(address for code in pieces for address in code.shared),
     )
 
 
@@ -289,6 +290,10 @@ def _line_reach(
     if line.ways:
         taken = (counts.jumps.get(jump.address, (0, 0))[not way] for jump, way in line.ways)
         count = sum(taken)
+    state, reason = LineState.REACHED if count else LineState.NOT_REACHED, line.reason
+    shared = line.code.shared if line.code and not line.ways else ()
+    if not count and any(totals.get(address) for address in shared):
+        state, reason = LineState.UNKNOWN, "gcc merged its code with that of another function"
     ran = [
         counts.sites[address]
         for part in (line.code.parts if line.code and count else ())
@@ -299,7 +304,8 @@ def _line_reach(
     firsts = [site.first for site in ran if site.first is not None]
     return plain.model_copy(
         update={
-            "state": LineState.REACHED if count else LineState.NOT_REACHED,
+            "state": state,
+            "reason": reason,
             "executions": count,
             "cpus": tuple(sorted({cpu for site in ran for cpu in _cpus(site.by_cpu)})),
             "first_s": _uptime(min(firsts), table.hz) if firsts else None,

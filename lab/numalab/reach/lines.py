@@ -42,17 +42,20 @@ class LineCode:
     """The code of a line in one object.
 
     `parts` are the inlined copies. A part ran as often as the most frequent of its points; a point
-    as often as the rarest of its addresses. `functions` hold the line.
+    as often as the rarest of its addresses. `functions` hold the line. The line also begins at the
+    `shared` addresses, but with instructions of another function: gcc merges equal ends.
     """
 
     parts: tuple[tuple[tuple[int, ...], ...], ...]
     jumps: tuple[Jump, ...]
     functions: tuple[str, ...]
+    shared: tuple[int, ...] = ()
 
     @property
     def addresses(self) -> Iterator[int]:
-        """The addresses of all points."""
-        return (address for part in self.parts for point in part for address in point)
+        """The addresses of all points, and the shared ones."""
+        yield from (address for part in self.parts for point in part for address in point)
+        yield from self.shared
 
 
 @dataclass
@@ -110,11 +113,23 @@ class Code:
             ]
             parts += self._parts(place, statements, own)
         names = tuple(dict.fromkeys(_CLONE.sub("", name) for name in by_function))
-        return (
-            LineCode(tuple(parts), tuple(self._jumps(real, self._line_at)), names)
-            if parts
-            else None
-        )
+        if not parts:
+            return None
+        shared = tuple(self._shared(place, rows, (*real, *inlined)))
+        return LineCode(tuple(parts), tuple(self._jumps(real, self._line_at)), names, shared)
+
+    def _shared(
+        self, place: Place, rows: Iterable[Row], own: Sequence[Instruction]
+    ) -> Iterator[int]:
+        """Yield where a statement begins outside all copies of the function that holds it."""
+        copies = [item.places[item.places.index(place) + 1 :] for item in own]
+        for row in rows:
+            instruction = self._at(row.address) if row.is_statement else None
+            if instruction is None or place in instruction.places:
+                continue
+            inside = (instruction.places[-len(copy) :] == copy for copy in copies if copy)
+            if all(copies) and copies and not any(inside):
+                yield row.address
 
     def _parts(
         self, place: Place, statements: list[Row], real: list[Instruction]

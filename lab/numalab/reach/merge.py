@@ -73,10 +73,12 @@ def _sum(left: RunReach, right: RunReach) -> RunReach:
 
 def _line_sum(left: LineReach, right: LineReach) -> LineReach:
     firsts = [line.first_s for line in (left, right) if line.first_s is not None]
-    reached = LineState.REACHED in (left.state, right.state)
+    states = (LineState.REACHED, LineState.UNKNOWN)
+    state = next((state for state in states if state in (left.state, right.state)), left.state)
     return left.model_copy(
         update={
-            "state": LineState.REACHED if reached else left.state,
+            "state": state,
+            "reason": (left if left.state is state else right).reason,
             "executions": left.executions + right.executions,
             "cpus": tuple(sorted({*left.cpus, *right.cpus})),
             "first_s": min(firsts, default=None),

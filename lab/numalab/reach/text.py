@@ -90,7 +90,7 @@ def _row(line: LineReach) -> str:
     first = "" if line.first_s is None else f"{line.first_s:.2f} s"
     text = f"{line.sign}{line.text.expandtabs(_TAB)}"[:_WIDTH].rstrip()
     row = f"  {line.number:>6} {count:>12} {format_cpulist(line.cpus):<10} {first:>8}  {text}"
-    if line.reason and line.state is LineState.COMPILED_OUT:
+    if line.reason and line.state in (LineState.COMPILED_OUT, LineState.UNKNOWN):
         row += f"  ({line.reason})"
     ways = [branch_text(branch) for branch in line.executed_branches[:_MOST_BRANCHES]]
     return row.rstrip() + "".join(f"\n{'':41}  {way}" for way in ways)

@@ -99,10 +99,10 @@ class Results:
 def is_of_results(path: PurePath) -> bool:
     """Return whether a file that numalab writes is at this place in a folder of results.
 
-    Below `out` of a run, the guest names the files.
+    Below `out` of a run, the guest names the files, and below `hunt` of a patch the hunt does.
     """
     match path.parts:
-        case ("runs", _, "out", _, *_):
+        case ("runs", _, "out", _, *_) | ("hunt", _, *_):
             return True
         case ("runs", _, name):
             return name in places_in(RunDir)

@@ -110,3 +110,24 @@ def test_a_patch_of_a_comment_has_no_code() -> None:
     comment = replace(comment, lines=comment.lines[1:2])
     reach = merged([("", run_reach(comment, Counts({}, {})))])
     assert "no changed line has code" in verdict_text(reach)
+
+
+def test_a_line_whose_code_was_merged_is_unknown_where_only_the_other_code_ran() -> None:
+    shared = LineCode((((0x70,),),), (JUMP,), ("pick",), shared=(0x10,))
+    line = TableLine("a.c", 7, "added", "\tz();", shared, state=LineState.NOT_REACHED)
+    plan = replace(table(), lines=(line,), functions=())
+    assert set(plan.addresses) == {0x70, 0x10, 0x20}
+    run = run_reach(plan, counts())
+    assert run.lines[0].state is LineState.UNKNOWN
+    assert "merged" in run.lines[0].reason
+    assert run_reach(plan, Counts({}, {})).lines[0].state is LineState.NOT_REACHED
+    ran = run_reach(plan, Counts({0x70: SiteCount((2, 0), 0)}, {}))
+    assert (ran.lines[0].state, ran.lines[0].reason) == (LineState.REACHED, "")
+    for pair in ((run, ran), (ran, run)):
+        both = merged([("", reach) for reach in pair])
+        assert both.patched is not None
+        assert (both.patched.lines[0].state, both.patched.lines[0].reason) == (
+            LineState.REACHED,
+            "",
+        )
+    assert merged([("", run)]).verdict is Reached.UNKNOWN

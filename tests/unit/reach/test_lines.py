@@ -249,3 +249,48 @@ def test_a_line_that_is_an_inlined_call_runs_with_the_function() -> None:
     assert executions(line, {0x69FB: 9, 0x6A06: 9, 0x6A0A: 9}) == 9
     assert executions(line, {0x69C0: 9, 0x69FB: 9}) == 0, "the load may be moved before the test"
     assert executions(line, {0x6D55: 2}) == 2
+
+
+# Two functions that are inlined into a third one and end alike: gcc keeps one store for both
+# (0x20, that of line 10), and leaves a jump of line 5 (0x30).
+MERGED_ROWS = """\
+CU: ../kernel/sched/fair.c:
+File name                            Line number    Starting address    View    Stmt
+fair.c                                        10  0x20               x
+fair.c                                         5  0x20       1       x
+fair.c                                         5  0x30               x
+fair.c                                         -  0x38
+"""
+MERGED_LISTING = """\
+
+Disassembly of section .text:
+
+0000000000000010 <outer>:
+outer():
+/linux/build-0/../kernel/sched/fair.c:20
+      10:\tjne    30 <outer+0x20>
+second():
+/linux/build-0/../kernel/sched/fair.c:10
+inlined by /linux/build-0/../kernel/sched/fair.c:22 (outer)
+      20:\tmov    %rax,(%rdi)
+outer():
+/linux/build-0/../kernel/sched/fair.c:24
+      28:\tret
+first():
+/linux/build-0/../kernel/sched/fair.c:5
+inlined by /linux/build-0/../kernel/sched/fair.c:21 (outer)
+      30:\tjmp    20 <outer+0x10>
+"""
+
+
+def test_a_statement_in_the_code_of_another_function_is_shared() -> None:
+    rows = parse_rows(MERGED_ROWS, f"{TREE}/build-0", TREE)
+    merged = Code(rows, parse_instructions(MERGED_LISTING, TREE), ())
+    first, second = merged.line((FILE, 5)), merged.line((FILE, 10))
+    assert first is not None
+    assert second is not None
+    assert (first.parts, first.shared) == ((((0x30,),),), (0x20,))
+    assert (second.parts, second.shared) == ((((0x20,),),), ())
+    assert set(first.addresses) == {0x20, 0x30}
+    moved = [code().line((FILE, line)) for line in (767, 769, 770, 772, 773, 776)]
+    assert {line.shared for line in moved if line} == {()}, "within its own function"

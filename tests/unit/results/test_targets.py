@@ -49,16 +49,18 @@ def test_an_archive_has_only_what_numalab_wrote(stored: Results, tmp_path: Path)
         path = stored.path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("mine")
-    returned = stored.path / RUN / "out/files/result.csv"
-    returned.parent.mkdir()
-    returned.write_text("1,2")
+    returned, case = stored.path / RUN / "out/files/result.csv", stored.path / "hunt/case/load.c"
+    for path in (returned, case):
+        path.parent.mkdir(parents=True)
+        path.write_text("1,2")
     names: list[str] = []
     export_results(stored, tmp_path / "a.tar.zst", names.append)
-    assert "plan.json" in names and f"{RUN}/out/files/result.csv" in names
+    assert {"plan.json", f"{RUN}/out/files/result.csv", "hunt/case/load.c"} <= set(names)
     imported = import_results(tmp_path / "a.tar.zst", tmp_path / "there")
     assert "mine" not in {
         path.read_text() for path in imported.path.rglob("*") if path.stat().st_size == 4
     }
+    names.remove("hunt/case/load.c")  # which is not of a run: it stays in the archive
     assert sorted(names) == sorted(
         str(path.relative_to(imported.path)) for path in imported.path.rglob("*") if path.is_file()
     )
