@@ -293,7 +293,7 @@ def _line_reach(
     state, reason = LineState.REACHED if count else LineState.NOT_REACHED, line.reason
     shared = line.code.shared if line.code and not line.ways else ()
     if not count and any(totals.get(address) for address in shared):
-        state, reason = LineState.UNKNOWN, "gcc merged its code with that of another function"
+        state, reason = LineState.UNKNOWN, "gcc merged its code with other code"
     ran = [
         counts.sites[address]
         for part in (line.code.parts if line.code and count else ())

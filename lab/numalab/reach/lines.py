@@ -19,6 +19,8 @@ from numalab.reach.listing import Instruction, Row, StaticJump
 _COLD = re.compile(r"\.cold(\.\d+)?$")
 _CLONE = re.compile(r"\.(part|isra|constprop|cold)\b.*")
 _MOVE = re.compile(r"(c?mov|lea|nop|xor|cltq|cdqe)")
+# An instruction that writes memory, which gcc never moves before a test: the last operand of AT&T.
+_STORE = re.compile(r"(?!cmp|test|bt|nop|call|jmp)(lock )?\w+\s+(.*,)?[^,()]*\([^()]*\)(\s+#.*)?$")
 
 _LONGEST_CHAIN = 4  # jumps from one to the next
 
@@ -42,8 +44,8 @@ class LineCode:
     """The code of a line in one object.
 
     `parts` are the inlined copies. A part ran as often as the most frequent of its points; a point
-    as often as the rarest of its addresses. `functions` hold the line. The line also begins at the
-    `shared` addresses, but with instructions of another function: gcc merges equal ends.
+    as often as the rarest of its addresses. `functions` hold the line. At the `shared` addresses
+    there may be more of it, which gcc has merged with equal code: what ran there may be the line.
     """
 
     parts: tuple[tuple[tuple[int, ...], ...], ...]
@@ -115,10 +117,13 @@ class Code:
         names = tuple(dict.fromkeys(_CLONE.sub("", name) for name in by_function))
         if not parts:
             return None
-        shared = tuple(self._shared(place, rows, (*real, *inlined)))
+        counted = {address for part in parts for point in part for address in point}
+        stores = (item.address for item in real if _STORE.match(item.text))
+        elsewhere = dict.fromkeys((*self._elsewhere(place, rows, (*real, *inlined)), *stores))
+        shared = tuple(address for address in elsewhere if address not in counted)
         return LineCode(tuple(parts), tuple(self._jumps(real, self._line_at)), names, shared)
 
-    def _shared(
+    def _elsewhere(
         self, place: Place, rows: Iterable[Row], own: Sequence[Instruction]
     ) -> Iterator[int]:
         """Yield where a statement begins outside all copies of the function that holds it."""

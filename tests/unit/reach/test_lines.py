@@ -1,6 +1,8 @@
 """The code of a line: parsed from binutils' listings, moved instructions, inlined copies."""
 
-from numalab.reach.lines import Code, executions
+import pytest
+
+from numalab.reach.lines import _STORE, Code, executions
 from numalab.reach.listing import (
     StaticJump,
     Symbol,
@@ -294,3 +296,26 @@ def test_a_statement_in_the_code_of_another_function_is_shared() -> None:
     assert set(first.addresses) == {0x20, 0x30}
     moved = [code().line((FILE, line)) for line in (767, 769, 770, 772, 773, 776)]
     assert {line.shared for line in moved if line} == {()}, "within its own function"
+
+
+def test_a_store_to_which_other_paths_go_is_shared() -> None:
+    """Line 5 is left as a store at 0x20 and, as a beginning, at the jump of line 6 to it."""
+    rows = parse_rows(MERGED_ROWS, f"{TREE}/build-0", TREE)
+    listing = MERGED_LISTING.replace("fair.c:5", "fair.c:6").replace("fair.c:10", "fair.c:5")
+    jumped = Code(rows[2:], parse_instructions(listing.replace(":22", ":21"), TREE), ())
+    line = jumped.line((FILE, 5))
+    assert line is not None
+    assert (line.parts, line.shared) == ((((0x30,),),), (0x20,))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_store"),
+    [
+        ("mov    %r10,0x10(%rcx)", True), ("movl   $0x0,0x7ef5(%rip)        # 0 <x>", True),
+        ("mov    %rax,(%rdi,%rcx,8)", True), ("incl   0x4(%rdi)", True),
+        ("lock xadd %eax,(%rdx)", True), ("mov    0x10(%rcx),%r10", False),
+        ("cmp    %rax,0x8(%rdi)", False), ("call   *0x8(%rax)", False), ("add    %r8,%rcx", False),
+    ],
+)  # fmt: skip
+def test_what_writes_memory(text: str, is_store: bool) -> None:
+    assert bool(_STORE.match(text)) is is_store
