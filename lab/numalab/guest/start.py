@@ -18,6 +18,7 @@ from numalab.machine.memory import (
     HeldMemory,
     Region,
     backed_mib,
+    check_addressable,
     hold_memory,
     node_addresses,
     trace_region,
@@ -82,6 +83,8 @@ def prepare(
         undo.callback(admission.release)
         if machine.memory_model is not None:
             machine = _with_memory(machine, machine.memory_model, run_dir)
+        if machine.mode != "kvm":
+            check_addressable(machine.topology)
         region = trace_region(machine.topology, machine.trace_memory_mib)
         cmdline = render_cmdline(
             region,

@@ -28,6 +28,9 @@ _UNWANTED_MIB = 128  # a memory section of x86 (SECTION_SIZE_BITS 27); untouched
 # SeaBIOS keeps the ACPI tables at the end of low memory.
 _FIRMWARE = 16 * _MIB
 _FEWEST_LEFT_MIB = 128
+# QEMU's CPU model `max` addresses 40 bits in emulation (x86_cpu_max_initfn(), QEMU 7.2 and 10.0),
+# and PCI and the NVDIMMs need room below the end.
+_MOST_EMULATED_MIB = 960 << 10
 _CHUNK = 4 * _MIB
 _BLOCK = 64 << 10
 
@@ -57,6 +60,17 @@ def trace_region(topology: Topology, size_mib: int) -> Region | None:
         )
     end = min(first.memory_mib * _MIB, _LOW_MEMORY)
     return Region(end - _FIRMWARE - size_mib * _MIB, size_mib * _MIB)
+
+
+def check_addressable(topology: Topology) -> None:
+    """Raise UserError for more memory than an emulated CPU can address."""
+    total = sum(map(backed_mib, topology.nodes))
+    if total > _MOST_EMULATED_MIB:
+        raise UserError(
+            f"{total} MiB in all; an emulated machine has at most {_MOST_EMULATED_MIB}",
+            file=topology.name,
+            key="memory_mib",
+        )
 
 
 def backed_mib(node: Node) -> int:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import HostError, UserError
-from numalab.machine.memory import HeldMemory, Region, hold_memory, trace_region, unwanted_regions
+from numalab.machine.memory import (
+    HeldMemory,
+    Region,
+    check_addressable,
+    hold_memory,
+    trace_region,
+    unwanted_regions,
+)
 from numalab.machine.model import Job, Machine, PageKind, usual_shift, with_memory_first
 from numalab.qemu.cmdline import render_cmdline
 from numalab.qemu.jobdisk import render_job
@@ -186,6 +193,12 @@ def test_the_trace_region_lies_in_node_0_below_the_firmwares_tables() -> None:
 def test_too_little_memory_for_a_trace_is_refused() -> None:
     with pytest.raises(UserError, match="too little to reserve 32 MiB"):
         trace_region(with_memory(160, 512).topology, 32)
+
+
+def test_more_memory_than_an_emulated_cpu_addresses_is_refused() -> None:
+    check_addressable(with_memory(960 << 10).topology)
+    with pytest.raises(UserError, match=r"memory_mib: 983168 MiB in all; .* at most 983040"):
+        check_addressable(with_memory(960 << 10, 0).topology)
 
 
 def test_a_node_without_memory_gives_its_own_away() -> None:
