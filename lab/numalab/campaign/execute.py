@@ -17,7 +17,7 @@ from numalab.campaign.run_task import run_task
 from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_first
 from numalab.campaign.stopping import StoppingRule, look
 from numalab.campaign.task import Ended, Execute, Task
-from numalab.results.layout import Results
+from numalab.results.layout import Results, has_ended
 from numalab.results.plan import TimeOverRemark
 from numalab.study.plan import select
 
@@ -135,7 +135,7 @@ def _prolonged(study: BuiltStudy, rule: StoppingRule) -> BuiltStudy:
 def _record_time_over(study: BuiltStudy) -> None:
     """Record in a study's results that the time was over before all of its runs could start."""
     results, missing = study.results, {task.run.id for task in missing_tasks(study)}
-    left = {name for name in missing if not results.failed(name).path.exists()}
+    left = {name for name in missing if not has_ended(results, name)}
     if left:
         ended = (run for run in study.plan.runs if run.id not in left)
         plan = select(study.plan, ended, TimeOverRemark(left=len(left)))

@@ -13,7 +13,7 @@ from numalab.errors import UserError
 from numalab.files import make_dir, write_json
 from numalab.locks import locked
 from numalab.places import project_dir
-from numalab.results.layout import Results
+from numalab.results.layout import Results, has_ended
 from numalab.results.plan import StoredPlan
 from numalab.results.reader import load_manifest, load_plan
 from numalab.study.model import study_digest, study_table
@@ -84,12 +84,12 @@ def held_results(
 def write_plan(plan: Plan, results: Results) -> None:
     """Write plan.json. Raises UserError where the results belong to another study.
 
-    Finished runs that were added to the plan stay in it, with the remarks on them.
+    Runs that were added to the plan and have ended stay in it, with the remarks on them.
     """
     runs, remarks = plan.runs, plan.remarks
     if (old := _stored_plan(plan, results)) is not None:
-        names, finished = {run.id for run in plan.runs}, results.finished()
-        added = tuple(run for run in old.runs if run.id not in names and run.id in finished)
+        names = {run.id for run in plan.runs}
+        added = tuple(r for r in old.runs if r.id not in names and has_ended(results, r.id))
         runs += added
         if added:
             remarks += tuple(remark for remark in old.remarks if remark not in remarks)

@@ -96,6 +96,12 @@ class Results:
         return {path.name: RunDir(path) for path in names if is_plain(path.name)}
 
 
+def has_ended(results: Results, run_id: str) -> bool:
+    """Return whether a run finished or failed; one that was ended from outside did neither."""
+    folders = (results.run(run_id).manifest, results.failed(run_id).path)
+    return any(path.exists() for path in folders)
+
+
 def is_of_results(path: PurePath) -> bool:
     """Return whether a file that numalab writes is at this place in a folder of results.
 

@@ -24,6 +24,7 @@ from numalab.files import read_json
 from numalab.locks import is_locked
 from numalab.results.plan import TimeOverRemark
 from numalab.results.reader import load_plan
+from numalab.study.plan import select
 from support.fake_executor import MATRIX, fake, ledger, order, ready, tasks
 
 
@@ -222,6 +223,9 @@ def test_runs_that_failed_before_the_time_was_over_stay_in_the_plan(tmp_path: Pa
     plan = load_plan(study.results)
     assert failed in {run.id for run in plan.runs}
     assert plan.remarks == (TimeOverRemark(left=24 - len(plan.runs)),)
+    rest = select(study.plan, [run for run in study.plan.runs if run.id != failed][-2:])
+    assert execute([replace(study, plan=rest)], 2, unwatched, run=fake) == ()
+    assert failed in {run.id for run in load_plan(study.results).runs}
 
 
 def test_when_the_time_is_over_nothing_more_starts_and_the_results_say_so(tmp_path: Path) -> None:
