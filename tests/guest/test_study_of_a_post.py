@@ -42,10 +42,13 @@ def test_a_cell_of_a_post_prints_its_tables_and_claims(
     (cell,) = json.loads((out / "report.json").read_text())["cells"]
     verdicts = {claim["text"]: (claim["published"], claim["verdict"]) for claim in cell["claims"]}
     assert len(verdicts) == 11
-    # A single run of each shows nothing, and emulation cannot show what takes time.
-    assert verdicts["numa04: fewer moves by NUMA balancing"] == (
-        "923 to 8",
+    # A single run of each shows nothing, whatever it is with the packages of the image. Emulation
+    # cannot show what takes time.
+    published, verdict = verdicts["numa04: fewer moves by NUMA balancing"]
+    assert published == "923 to 8"
+    assert verdict in (
         "inconclusive (one run has no spread)",
+        "not reached (the mechanism does not act in the baseline)",
     )
     assert "cannot be seen in this mode" in verdicts["numa04: done sooner"][1]
     # The tables of the post: times, events and perf stat, vmstat.

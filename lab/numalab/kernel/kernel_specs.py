@@ -200,12 +200,17 @@ def find_unpatched(name: str) -> KernelSpec:
     kernels, fragments = _all_kernels()
     if name in kernels:
         return kernels[name]
-    if not ("/" in name or ":" in name or is_package(name)):
+    if is_name(name):
         choices = [*kernels, "a path", f"{DEB}..."]
         raise UserError(f"no kernel is called {name!r}", choices=choices)
     source, prebuilt = _source(name, None, "kernel")
     summary = "a kernel that was built elsewhere" if prebuilt else "not in kernels.toml"
     return KernelSpec(name, summary, source, (), () if prebuilt else fragments)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can only be the name of a kernel, no path and no package."""
+    return not ("/" in text or ":" in text or is_package(text))
 
 
 def _source(text: str, file: Path | None, key: str) -> tuple[str, bool]:

@@ -9,6 +9,7 @@ from numalab.errors import UserError
 from numalab.kernel.kernel_specs import (
     KernelSpec,
     find_unpatched,
+    is_name,
     list_kernels,
     list_series,
     load_kernels,
@@ -98,13 +99,17 @@ def find_kernel(text: str, tell: Progress = no_progress) -> KernelSpec:
 def list_all_kernels() -> dict[str, KernelSpec]:
     """Return the kernels of kernels.toml and of saved patches; broken ones are left out.
 
-    So are patches with the name of a series that only another lab folder has.
+    So are patches with the name of a series, or on a kernel, that only another lab folder has.
     """
     kernels, names = list_kernels(), set(list_series())
-    for saved in saved_patches():
+    every = saved_patches()
+    bases = {*kernels, *(saved.kernel for saved in every)}
+    for saved in every:
         if not saved.is_copy and saved.series not in names:
             continue
         if "/" in saved.base and not Path(saved.base).exists():  # a tree that its user removed
+            continue
+        if is_name(saved.base) and saved.base not in bases:
             continue
         try:
             kernels.setdefault(saved.kernel, _saved_kernel(saved, find_kernel(saved.base)))

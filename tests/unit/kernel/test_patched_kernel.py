@@ -121,6 +121,13 @@ def test_a_patch_on_a_tree_that_was_removed_is_not_listed(project: Path, tmp_pat
     assert skipped_inputs() == ()
 
 
+def test_a_patch_on_a_kernel_of_another_lab_is_not_listed(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(patch())
+    saved = save_patch(load_series(tmp_path / "x.patch"), "theirs", "x", named=False)
+    assert saved.kernel not in list_all_kernels()
+    assert skipped_inputs() == ()
+
+
 def test_another_patch_of_the_same_name_is_another_kernel(project: Path, tmp_path: Path) -> None:
     for folder, new in (("v1", "line ten"), ("v2", "LINE TEN")):
         (tmp_path / folder).mkdir()
