@@ -114,7 +114,8 @@ def _all_explained(
 ) -> Iterator[UserError]:
     # A misspelt key is also a missing key; a person can fix the misspelling.
     # A list whose only value is wrong is also too short "after validation".
-    details = [detail for detail in error.errors() if not _follows(detail, error.errors())]
+    every = error.errors()
+    details = [detail for detail in every if not _follows(detail, every)]
     details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
     by_key: dict[str, list[ErrorDetails]] = {}
     for detail in details:
@@ -124,8 +125,9 @@ def _all_explained(
 
 def _follows(detail: ErrorDetails, details: Sequence[ErrorDetails]) -> bool:
     place = detail["loc"]
-    inner = (other["loc"] for other in details if len(other["loc"]) > len(place))
-    return detail["type"] == "too_short" and any(loc[: len(place)] == place for loc in inner)
+    return detail["type"] == "too_short" and any(
+        other["loc"][: len(place)] == place and other["loc"] != place for other in details
+    )
 
 
 def _location(detail: ErrorDetails, table: dict[str, Any]) -> tuple[int | str, ...]:
