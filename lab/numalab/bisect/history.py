@@ -66,7 +66,7 @@ def git_history(base: KernelSpec, good: str, bad: str) -> History:
     patches of `base`. Raises UserError when `bad` does not come after `good`.
     """
     path, first, last = _revisions(base, good, bad)
-    ends = [git.resolve(path, f"{revision}^{{commit}}") for revision in (first, last)]
+    ends = [git.resolve(path, revision, "commit") for revision in (first, last)]
     if not git.is_ancestor(path, ends[0], ends[1]) or ends[0] == ends[1]:
         reason = f"{last} does not come after {first}"
         if git.is_ancestor(path, ends[1], ends[0]):

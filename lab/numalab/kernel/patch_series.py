@@ -116,7 +116,7 @@ def _range_ends(text: str) -> tuple[Path, str, tuple[str, str]]:
     first, dots, last = revisions.partition("..")
     if not dots:
         raise UserError(f"{revisions!r} is no range FROM..TO of revisions", file=path)
-    ends = (git.resolve(path, f"{end or 'HEAD'}^{{commit}}") for end in (first, last.lstrip(".")))
+    ends = (git.resolve(path, end or "HEAD", "commit") for end in (first, last.lstrip(".")))
     return path, revisions, (next(ends), next(ends))
 
 

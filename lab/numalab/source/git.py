@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from numalab.artifact.digest import digest_of
 from numalab.document import read_record
@@ -67,16 +68,17 @@ def find_revision(text: str) -> GitTree:
     """Resolve `git:PATH@REVISION`. Raises UserError for no repository or no such revision."""
     path, revision = split_git(text)
     folder = _own_folder(path)
-    commit = resolve(path, revision)
-    tree = resolve(path, f"{commit}^{{tree}}")
+    commit = resolve(path, revision, "object")
+    tree = resolve(path, commit, "tree")
     _own_repository(folder, path)
     named = git(["describe", "--always", "--tags", commit], cwd=path, check=False).stdout.strip()
     return GitTree(folder, tree, named or commit[:12])
 
 
-def resolve(path: Path, revision: str) -> str:
+def resolve(path: Path, revision: str, kind: Literal["commit", "tree", "object"]) -> str:
     """Return git's id of a revision in the repository at `path`. Raises UserError."""
-    done = git(["rev-parse", "--verify", "--end-of-options", revision], cwd=path, check=False)
+    name = f"{revision}^{{{kind}}}"
+    done = git(["rev-parse", "--verify", "--end-of-options", name], cwd=path, check=False)
     if done.returncode != 0:
         reason = done.stderr.strip().rpartition("\n")[2]
         raise UserError(f"git finds no {revision!r}: {reason}", file=path)

@@ -13,6 +13,7 @@ from numalab.study.published import VALID, PublishedChange
 from numalab.topology.load import list_topologies
 from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
+from numalab.workload.workload_table import MetricTable
 
 
 def check_claims(
@@ -63,7 +64,7 @@ def _check_measure(
     name: str, topology: Topology, workload: BoundWorkload, path: Path | None, key: str
 ) -> None:
     """Raise UserError for an undefined measure, or a node or CPU that the topology lacks."""
-    if any(name == m.name or name.startswith(f"{m.name}_") for m in workload.metrics):
+    if _metric_of(name, workload) is not None:
         return
     try:
         explain(name)
@@ -95,10 +96,14 @@ def check_texts(study: Study, workloads: Mapping[Cell, BoundWorkload], path: Pat
 
 def unit_of(measure: str, workload: BoundWorkload) -> str:
     """Return the unit of a measure of a cell. Raises UserError for an undefined measure."""
-    for metric in workload.metrics:
-        if measure == metric.name or measure.startswith(f"{metric.name}_"):
-            return metric.unit
-    return explain(measure).unit
+    metric = _metric_of(measure, workload)
+    return explain(measure).unit if metric is None else metric.unit
+
+
+def _metric_of(measure: str, workload: BoundWorkload) -> MetricTable | None:
+    """Return the metric that has this name, or whose name with a label it is."""
+    metrics = (m for m in workload.metrics if measure == m.name or measure.startswith(f"{m.name}_"))
+    return next(metrics, None)
 
 
 def _contradictions(claim: Claim) -> Iterator[tuple[str, str]]:

@@ -208,7 +208,7 @@ def test_what_is_no_source_is_named(
     [
         ("git:{repository}@main", "'main' is no range FROM..TO"),
         ("git:{repository}@main..main", "no commit in main..main"),
-        ("git:{repository}@v9.9..nope", "git finds no 'nope^{{commit}}'"),
+        ("git:{repository}@v9.9..nope", "git finds no 'nope'"),
         ("no-such-series", "'no-such-series' is no series: no such file"),
     ],
 )
