@@ -37,9 +37,9 @@ class ClaimTestFigures:
 class ClaimOutcome:
     """A claim of the study, the measured figures, and the verdict.
 
-    `verdict` is empty for bounds on one variant. With `cannot be seen` it has a `reason`, with some
-    others a `detail`. `published` is the figure that the source gives. A claim that is not
-    `required` always holds.
+    `verdict` is empty for bounds without a direction. With `cannot be seen` it has a `reason`, with
+    some others a `detail`. `published` is the figure that the source gives. A claim that is not
+    `required` always holds; one of `each_run` bounds every run of a variant.
     """
 
     text: str
@@ -51,6 +51,7 @@ class ClaimOutcome:
     published: str = ""
     verdict: NotInJson[ClaimVerdict | Literal[""]] = ""
     required: bool = True
+    each_run: NotInJson[bool] = False
     reason: NotInJson[str] = ""
     detail: NotInJson[str] = ""
     figures: ClaimTestFigures | None = None

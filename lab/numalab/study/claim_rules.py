@@ -1,12 +1,13 @@
 """What a study's claims must be: about its cells and their measures, and free of contradiction."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from numalab.analysis.measures.family import explain
 from numalab.errors import UserError
 from numalab.results.plan import Cell
+from numalab.statistics.scale import margin_of
 from numalab.study.claims import Claim
 from numalab.study.model import Study
 from numalab.study.published import VALID, PublishedChange
@@ -79,19 +80,39 @@ def _check_measure(
 def check_texts(study: Study, workloads: Mapping[Cell, BoundWorkload], path: Path) -> None:
     """Raise UserError for a published change that cannot be read, and for a contradiction.
 
-    A plan of stored runs is not checked: they are judged as they were.
+    Claims that were stored with runs are not checked: they are judged as they were.
     """
     for place, claim in enumerate(study.claims):
-        for key, reason in _contradictions(claim):
-            raise UserError(reason, file=path, key=f"claims[{place}].{key}")
-        key = f"claims[{place}].published"
-        for cell, workload in workloads.items():
-            if claim.is_about(cell.topology, cell.label):
-                problems = PublishedChange(claim.published).problems(
-                    unit_of(claim.measure, workload)
-                )
-                for reason in problems:
-                    raise UserError(f"{reason} (valid: {VALID})", file=path, key=key)
+        units = {
+            unit_of(claim.measure, workload)
+            for cell, workload in workloads.items()
+            if claim.is_about(cell.topology, cell.label)
+        }
+        _check_text(claim, sorted(units), path, f"claims[{place}]")
+
+
+def check_texts_alone(study: Study, path: Path) -> None:
+    """Check the claims as `check_texts` does, but for units, where the workloads are not loaded."""
+    for place, claim in enumerate(study.claims):
+        _check_text(claim, (), path, f"claims[{place}]")
+
+
+def _check_text(claim: Claim, units: Sequence[str], path: Path, place: str) -> None:
+    for key, reason in _contradictions(claim):
+        raise UserError(reason, file=path, key=f"{place}.{key}")
+    for unit in units or (None,):
+        for reason in PublishedChange(claim.published).problems(unit):
+            raise UserError(f"{reason} (valid: {VALID})", file=path, key=f"{place}.published")
+    for scale in map(claim.scale_of, units):
+        shifts = claim.published_shifts(scale, rounded=True)
+        low, high = margin_of(claim.margin, scale)
+        if claim.direction == "same" and shifts is not None and not _meet(shifts, (low, high)):
+            reason = f"'same' within a margin of {claim.margin:g} contradicts {claim.published!r}"
+            raise UserError(reason, file=path, key=f"{place}.direction")
+
+
+def _meet(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    return first[0] <= second[1] and second[0] <= first[1]
 
 
 def unit_of(measure: str, workload: BoundWorkload) -> str:

@@ -10,6 +10,7 @@ from numalab.places import list_inputs
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
+from numalab.study.claim_rules import check_texts_alone
 from numalab.study.machine_table import MachineTable
 from numalab.study.model import Study, load_study, study_digest, study_table
 from numalab.study.plan import Plan, machine_of, make_plan, plan_study, require_lab_names
@@ -21,7 +22,8 @@ def stored_study(stored: StoredPlan, results: Results) -> Study:
     """Return the study of some results. Raises UserError if this numalab cannot read it.
 
     Question, claims and key measures are those of the lab's file of this study, if its runs are
-    the same: stored runs are judged by the claims of today.
+    the same: stored runs are judged by the claims of today. Raises UserError, too, for claims of
+    today that cannot be read.
     """
     own = _own_study(stored)
     if own is not None:
@@ -39,10 +41,17 @@ def judged_anew(stored: StoredPlan, study: Study) -> bool:
 def _own_study(stored: StoredPlan) -> Study | None:
     """Return the lab's study of this name; None if it lacks it, or its runs are others."""
     files = {path.stem: path for path in list_inputs("studies", "*.toml").values()}
-    if stored.study not in files:
-        return None
+    file = files.get(stored.study)
+    study = None if file is None else _with_runs_of(stored, file)
+    if file is not None and study is not None:
+        check_texts_alone(study, file)
+    return study
+
+
+def _with_runs_of(stored: StoredPlan, file: Path) -> Study | None:
+    """Return the study in a file; None if it cannot be read, or its runs are others."""
     with suppress(UserError):
-        study = load_study(files[stored.study], stored.preset or None)
+        study = load_study(file, stored.preset or None)
         table = check_document(stored.file.get("machine", {}), MachineTable, Path("plan.json"))
         options = {"pages": table.pages, "emulator": table.emulator}  # of `numalab run`
         machine = study.machine.model_copy(update=options)

@@ -6,6 +6,7 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.places import project_dir
+from numalab.statistics.scale import change_of
 from numalab.study.claim_rules import unit_of
 from numalab.study.plan import plan_study
 from numalab.study.published import PublishedChange
@@ -42,12 +43,33 @@ def plan(folder: Path, claim: str) -> None:
         ("10 to 8 s (20.00%)", "s"),
         ("50 % to 60 % (+10%)", "%"),
         ("performance drop to 1/2 (-50%)", "s"),
+        ("with more threads, 10 to 8 s", "s"),
+        ("less time (10 to 8 s)", "s"),
     ],
 )
 def test_a_change_that_is_read(published: str, unit: str) -> None:
     change = PublishedChange(published)
     assert change.shifts("ratio") is not None
     assert not list(change.problems(unit))
+
+
+@pytest.mark.parametrize(
+    ("published", "change"),
+    [
+        ("29876 +- 1823 to 30742 +- 1206", 100 * (30742 / 29876 - 1)),
+        ("8 ± 2 us to 10 ± 1 us", 25),
+        ("8us ±2us to 10us ±1us (+25% ± 3%)", 25),
+        ("-50% (+-5%)", -50),
+        ("+20.88% (+- 2.50 %)", 20.88),
+        ("+5% ± 2%", 5),
+    ],
+)
+def test_deviations_are_no_changes(published: str, change: float) -> None:
+    read = PublishedChange(published)
+    shifts = read.shifts("ratio")
+    assert shifts is not None
+    assert [change_of(shift, "ratio") for shift in shifts] == pytest.approx([change, change])
+    assert not list(read.problems("us" if "us" in published else "1/s"))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +101,15 @@ def test_words_may_have_a_number_of_things(published: str) -> None:
         ("3 times faster", "has a number"),
         ("10 us less", "has a number"),
         ("−5%", "has a number"),
+        ("5 ±2%", "has a number"),
+        ("at least -5%", "has a number"),
+        ("up to -40%", "has a number"),
+        ("1:40 to 1:34", "has a number"),
+        ("0,9 to 1,15", "has a number"),
+        ("with 4 to 8 threads it is faster", "has a number"),
+        ("5.6 to 5.7 is faster", "has a number"),
+        ("10 to 8 moves", "'moves' in '10 to 8 moves' is not the unit"),
+        ("10 to 8 moves a second", "has a number"),
     ],
 )
 def test_a_number_that_is_no_change_is_refused(tmp_path: Path, published: str, reason: str) -> None:
@@ -97,6 +128,10 @@ def test_a_number_that_is_no_change_is_refused(tmp_path: Path, published: str, r
         (f'{COMPARED}direction = "higher"\npublished = "9 to 5"', "direction"),
         (f'{COMPARED}direction = "higher"\nat_most = -5', "direction"),
         (f'{COMPARED}direction = "lower"\nabove = 0', "direction"),
+        (
+            f'{COMPARED}direction = "same"\nmechanism = "task_migrations"\npublished = "+300%"',
+            "direction",
+        ),
         ('variant = "new"\nabove = 10\nbelow = 5', "below"),
         ('variant = "new"\nat_least = 10\nat_most = 5', "at_most"),
         ('variant = "new"\nabove = 5\nat_most = 5', "at_most"),
@@ -112,6 +147,7 @@ def test_a_contradiction_is_refused(tmp_path: Path, claim: str, key: str) -> Non
     [
         f'{COMPARED}direction = "lower"\npublished = "48 to 47 s"\nat_most = -1',
         f'{COMPARED}direction = "higher"\npublished = "+0% to +2%"\nabove = 0\nbelow = 5',
+        f'{COMPARED}direction = "same"\nmechanism = "task_migrations"\npublished = "100 to 103 s"',
         'variant = "new"\nat_least = 5\nat_most = 5',
     ],
 )

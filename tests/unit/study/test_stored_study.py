@@ -130,6 +130,20 @@ def test_stored_runs_are_judged_by_the_claims_of_the_lab(
     assert judged_anew(example(**changes), study) == anew
 
 
+def test_claims_of_today_that_cannot_be_read_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = find_study("group-construction").read_text(encoding="utf-8")
+    claim = 'text = "x"\nmeasure = "elapsed_time"\nfrom = "before"\nto = "after"\n'
+    figures = 'direction = "lower"\npublished = "at least -5%"\n'
+    file = tmp_path / "studies/group-construction.toml"
+    file.parent.mkdir()
+    file.write_text(f"{text}\n[[claims]]\n{claim}{figures}", encoding="utf-8")
+    monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"toml: claims\[2\]\.published: .* is not read"):
+        stored_study(example(), Results(EXAMPLES / "group-construction"))
+
+
 @pytest.mark.parametrize(
     "changes", [{"seeds": [7]}, {"mode": "tcg"}, {"machine": MACHINE | {"slow_motion": 2}}]
 )

@@ -12,13 +12,14 @@ from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import PatchReach
 from numalab.report import document
+from numalab.report.build.headline import headline
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.report.build.runs import described, unfinished_by_cell
 from numalab.report.build.verdicts import judge_cells
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
-from numalab.report.differences import MeasureDifference, compared
-from numalab.report.formatting import differences_verdict, printable
+from numalab.report.differences import compared
+from numalab.report.formatting import printable
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline, timeline_of
 from numalab.results.layout import Results
@@ -37,9 +38,6 @@ from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.stored import judged_anew, stored_study, stored_topology
 from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers
-from numalab.units import runs_of
-
-MOST_TEXTS = 6  # claims that a list quotes
 
 _JUDGED_ANEW = "the claims are those of the study's file today, not those before the runs"
 _MOST_OF_VERDICT = 64 << 10  # bytes
@@ -164,7 +162,7 @@ def _gather(
     return document.CellReport(
         study=plan.study,
         question=study.question,
-        verdict=_verdict(
+        verdict=headline(
             claims, compared(infos, keys, comparisons), len(runs), len(runs) + len(unfinished)
         ),
         reference=study.source,
@@ -267,42 +265,3 @@ def _findings(runs: Sequence[StoredRun]) -> Iterator[document.RunFindings]:
     """Yield the findings of each run."""
     for run in runs:
         yield document.RunFindings(run.manifest.variant, run.id, load_findings(run.directory))
-
-
-def _verdict(
-    claims: Sequence[ClaimOutcome],
-    compared: Sequence[MeasureDifference],
-    finished: int,
-    planned: int,
-) -> str:
-    """Write whether the required claims hold, else the verdicts on the claims, else what differs.
-
-    Each list quotes at most `MOST_TEXTS` claims.
-    """
-    required = [claim for claim in claims if claim.required]
-    broken = [claim.text for claim in required if not claim.holds]
-    lacking = planned - finished
-    missing = f"; {runs_of(lacking)} gave no result" if lacking > 0 else ""
-    if broken:
-        return f"Not seen in every run: {_named(broken)}{missing}."
-    if required:
-        where = f"{finished} of" if lacking > 0 else "all"
-        texts = _named([claim.text for claim in required])
-        return f"Seen in {where} {runs_of(planned)}: {texts}{missing}."
-    if claims:
-        texts_of: dict[str, list[str]] = {}
-        for claim in claims:
-            why = f" because {claim.reason}" if claim.reason else ""
-            texts_of.setdefault(f"{claim.verdict_in_mode}{why}", []).append(claim.text)
-        parts = [
-            f"{verdict[:1].upper()}{verdict[1:]}: {_named(texts)}"
-            for verdict, texts in texts_of.items()
-        ]
-        return f"{'. '.join(parts)}{missing}."
-    runs = f"{finished} of {runs_of(planned)} finished{missing}."
-    return f"{differences_verdict(compared)}; {runs}" if compared else runs
-
-
-def _named(texts: Sequence[str]) -> str:
-    more = f"; and {len(texts) - MOST_TEXTS} more" if len(texts) > MOST_TEXTS else ""
-    return f"{'; '.join(texts[:MOST_TEXTS])}{more}"

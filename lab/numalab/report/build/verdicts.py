@@ -111,6 +111,7 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
         measure=claim.measure,
         kind=kind,
         published=claim.published,
+        each_run=True,
     )
 
 
