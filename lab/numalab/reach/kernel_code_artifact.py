@@ -41,8 +41,9 @@ from numalab.reach.listing import (
     parse_symbols,
     section_bases,
 )
+from numalab.reach.source_text import parse_config
 
-FORMAT = 5  # raise it when the content of an entry changes
+FORMAT = 7  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
@@ -246,7 +247,8 @@ def _compile(
         ]
         for kind in ("FUNC", "OBJECT")
     }
-    targets = Targets(named["FUNC"], contents)
+    targets = Targets([*named["FUNC"], *named["OBJECT"]], contents)
+    config = parse_config((out / ".config").read_text(encoding="utf-8"))
     return ObjectText(
         name=name,
         rows=_readelf("--debug-dump=decodedline", place),
@@ -274,6 +276,7 @@ def _run_queue(objects: Sequence[Path]) -> dict[int, str]:
 
 
 def _reason(
+            has_lines=config.get("DEBUG_BUGVERBOSE") == "y",
     made: Path,
     target: Path,
     executed: Mapping[str, str],

@@ -16,7 +16,12 @@ from numalab.process import run
 from numalab.progress import no_progress
 from numalab.reach import kernel_code_artifact, prepare
 from numalab.reach.counts import Counts
-from numalab.reach.fingerprint import changed_variables
+from numalab.reach.fingerprint import (
+    Fingerprint,
+    changed_data,
+    changed_functions,
+    changed_variables,
+)
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import LineTable, run_reach
 from numalab.reach.model import CodeChange, LineState
@@ -67,6 +72,7 @@ class Tree:
         """Compile the object, and link it at BASE; return the kernel."""
         name = "kernel/a.o"
         (self.out / "kernel").mkdir(parents=True, exist_ok=True)
+        (self.out / ".config").write_text("CONFIG_DEBUG_BUGVERBOSE=y\n", encoding="utf-8")
         command = (
             f"gcc -Wp,-MMD,kernel/.a.o.d -O2 -fno-pic -mcmodel=kernel {self.flags} -c -o {name}"
             " ../kernel/a.c ; true"
@@ -332,3 +338,82 @@ def test_a_line_that_the_configuration_leaves_out(
     assert [(line.state, line.reason) for line in table.lines if line.kind == "added"] == [
         (LineState.COMPILED_OUT, "CONFIG_EXTRA is not set")
     ]
+
+
+TABLES = """\
+#include "a.h"
+unsigned long jiffies_64;
+static char old_key[4], new_key[4];
+void *keys[] = {{ old_key, new_key }};
+{more}
+int first(int a) {{ return a * 3; }}
+int tell(int a)
+{{
+    asm("1: ud2\\n"
+        ".pushsection __bug_table, \\"aw\\"\\n"
+        ".long 1b - .\\n .long 3f - .\\n .word {line}, {flags}\\n .popsection\\n"
+        ".pushsection .rodata.str1.1, \\"aMS\\", @progbits, 1\\n 3: .string \\"a.c\\"\\n"
+        ".popsection");
+    asm("1: nop\\n 2:\\n"
+        ".pushsection .altinstructions, \\"a\\"\\n"
+        ".long 1b - .\\n .long 3f - .\\n .long {feature}\\n .byte 2b - 1b, 4f - 3f\\n"
+        ".popsection\\n"
+        ".pushsection .altinstr_replacement, \\"ax\\"\\n 3: ret\\n 4: .popsection");
+    asm("1: mov %0, %0\\n 2:\\n"
+        ".pushsection __ex_table, \\"a\\"\\n"
+        ".long 1b - .\\n .long 2b - .\\n .long {kind}\\n .popsection" : "+r"(a));
+    asm goto("1: nop\\n"
+         ".pushsection __jump_table, \\"aw\\"\\n"
+         ".long 1b - ., %l[out] - .\\n .quad %c0 + {branch} - .\\n .popsection"
+         :: "i"({key}) :: out);
+    return 7;
+out:
+    return a;
+}}
+"""
+FIELDS = {"line": 90, "flags": 3, "feature": 40, "kind": 3, "key": "old_key", "branch": 0}
+
+
+def fields_of(folder: Path, fields: dict[str, str | int], more: str = "") -> Fingerprint:
+    source = TABLES.format(more=more, **(FIELDS | fields))
+    return code_of(folder, source, HEADER).objects[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    "fields", [{"flags": 2}, {"feature": 41}, {"kind": 4}, {"key": "new_key"}, {"branch": 1}]
+)
+def test_what_tables_say_of_an_instruction_is_code_of_its_function(
+    tmp_path: Path, fields: dict[str, str | int]
+) -> None:
+    before, after = fields_of(tmp_path / "a", {}), fields_of(tmp_path / "b", fields)
+    assert changed_functions(before, after) == ("tell",)
+    assert changed_data(before, after) == ()
+
+
+def test_lines_and_places_in_tables_do_not_count(tmp_path: Path) -> None:
+    more = "static char top_key[64];\nvoid *top = top_key;\nint zeroth(int a) { return a / 7; }"
+    before, after = fields_of(tmp_path / "a", {}), fields_of(tmp_path / "b", {"line": 93}, more)
+    assert changed_functions(before, after) == ("zeroth",)
+    assert set(changed_data(before, after)) <= {".bss", ".data"}
+
+
+STATICS = """\
+#include "a.h"
+unsigned long jiffies_64;
+static volatile int locked = 1, lock;
+static volatile char state;
+int take(int a) {{ lock = 0; state = 3; locked = a; return lock + state + locked; }}
+{more}
+"""
+
+
+def test_places_of_static_variables_do_not_count(tmp_path: Path) -> None:
+    more = "static volatile long asked, told = 1;\nlong ask(void) { return ++asked + ++told; }"
+    sources = [STATICS.format(more=text) for text in ("", more)]
+    sources.append(sources[0].replace("lock = 0", "locked = 0"))
+    before, after, other = (
+        code_of(tmp_path / str(at), source, HEADER).objects[0].fingerprint
+        for at, source in enumerate(sources)
+    )
+    assert changed_functions(before, after) == ("ask",)
+    assert changed_functions(before, other) == ("take",)
