@@ -85,12 +85,15 @@ class KernelCode:
 
     `left_out` counts objects above MAX_OBJECTS. `jiffies` is the address of jiffies_64.
     `run_queue` are the members of struct rq by their offsets, if an object is of the scheduler.
+    `outside` are the sources that are part of no object of vmlinux, each with a file of which it is
+    part: the linker script, or an object of the decompressor.
     """
 
     objects: tuple[ObjectText, ...]
     left_out: int
     jiffies: int
     run_queue: Mapping[int, str] = field(default_factory=dict)
+    outside: Mapping[str, str] = field(default_factory=dict)
 
 
 def _read(entry: Path) -> KernelCode | None:
@@ -141,7 +144,7 @@ def _make(
 ) -> None:
     linked = parse_symbols(_readelf("--symbols", symbols))
     with opened_build(spec, work) as folder:
-        names, left_out = _objects(folder, sources, functions)
+        names, left_out, outside = _objects(folder, sources, functions)
         if names:
             folder.make(names)
         done: list[str] = []
@@ -159,38 +162,50 @@ def _make(
             objects = tuple(pool.map(compile_one, names))
         run_queue = _run_queue([scratch(name) for name in names if name.startswith(_SCHEDULER)])
     jiffies = [symbol.address for symbol in linked if symbol.name == _JIFFIES]
-    code = KernelCode(objects, left_out, jiffies[0] if jiffies else 0, run_queue)
+    code = KernelCode(objects, left_out, jiffies[0] if jiffies else 0, run_queue, outside)
     with gzip.open(work.entry, "wb") as file:
         file.write(TypeAdapter(KernelCode).dump_json(code))
 
 
 def _objects(
     folder: BuildFolder, sources: Sequence[str], functions: Sequence[str]
-) -> tuple[list[str], int]:
-    """Return the objects that files are part of, by kbuild's lists of dependencies."""
+) -> tuple[list[str], int, dict[str, str]]:
+    """Return the objects that files are part of, by kbuild's lists of dependencies.
+
+    With the count of those left out, and the files that are part of other files only.
+    """
     up = f"{'/'.join('..' for _ in folder.out.relative_to(folder.tree).parts)}/"
     chosen: dict[str, None] = {}
     included: dict[str, bool] = {}
     wanted = {source: re.compile(rf"\s{re.escape(up + source)}\s") for source in sources}
     own = {source: f"{source.removesuffix('.c')}.o" for source in sources}
     for source, name in own.items():
-        if source.endswith(".c") and _command_file(folder, name).is_file():
+        if source.endswith(".c") and _is_linked(name) and _command_file(folder, name).is_file():
             chosen[name] = None
-    search = [pattern for source, pattern in wanted.items() if own[source] not in chosen]
-    for file in sorted(folder.out.rglob(".*.o.cmd")) if search else ():
+    search = {source: text for source, text in wanted.items() if own[source] not in chosen}
+    linked, outside = set[str](), dict[str, str]()
+    for file in sorted(folder.out.rglob(".*.cmd")) if search else ():
         text = file.read_text(encoding="utf-8", errors="replace")
-        if any(pattern.search(text) for pattern in search):
-            name = file.relative_to(folder.out).with_name(file.name[1:-4]).as_posix()
-            if name not in chosen and _is_linked(name):
+        inside = [source for source, pattern in search.items() if pattern.search(text)]
+        if not inside:
+            continue
+        name = file.relative_to(folder.out).with_name(file.name[1:-4]).as_posix()
+        if _is_linked(name):
+            linked.update(inside)
+            if name not in chosen:
                 included[name] = _names_one(folder.tree / f"{name[:-2]}.c", functions)
+        else:
+            outside |= dict.fromkeys(inside, name)
     ranked = sorted(included, key=lambda name: (not included[name], not _is_near(name), name))
     most = max(MAX_OBJECTS - len(chosen), 0)
-    return [*chosen, *ranked[:most]], len(ranked[most:])
+    rest = {source: name for source, name in outside.items() if source not in linked}
+    return [*chosen, *ranked[:most]], len(ranked[most:]), rest
 
 
 def _is_linked(name: str) -> bool:
-    """Tell whether an object is part of vmlinux, not of the decompressor or a test of kbuild."""
-    return not name.startswith(("arch/x86/boot", "arch/x86/realmode", "scripts", "tools", ".tmp"))
+    """Tell whether a file is an object of vmlinux, not of the decompressor or a test of kbuild."""
+    elsewhere = ("arch/x86/boot", "arch/x86/realmode", "scripts", "tools", ".tmp")
+    return name.endswith(".o") and not name.startswith(elsewhere)
 
 
 def _is_near(name: str) -> bool:
@@ -261,6 +276,7 @@ def _compile(
             _objdump(["--reloc"], target),
             named["OBJECT"],
             targets,
+            has_lines=config.get("DEBUG_BUGVERBOSE") == "y",
         ),
         folder=str(out),
         tree=str(tree),
@@ -276,7 +292,6 @@ def _run_queue(objects: Sequence[Path]) -> dict[int, str]:
 
 
 def _reason(
-            has_lines=config.get("DEBUG_BUGVERBOSE") == "y",
     made: Path,
     target: Path,
     executed: Mapping[str, str],

@@ -69,7 +69,7 @@ class LineTable:
     """What a guest with one kernel has to count for one patch.
 
     `jiffies` is the address of jiffies_64, `hz` the ticks a second. `data`: the patch also changes
-    initial data.
+    initial data, or code that cannot be counted.
     """
 
     series: str

@@ -110,7 +110,7 @@ class RunReach(_Record):
     kernel: str
     side: Side
     code: CodeChange
-    data: bool = False  # whether initial data differs, too
+    data: bool = False  # whether initial data or uncounted code differs, too
     since: Literal["boot", "start"] = "boot"
     runs: int = 1
     lines: tuple[LineReach, ...] = ()

@@ -61,14 +61,18 @@ def prepare_reach(
     before, after = codes["baseline"], codes["patched"]
     differing = _differing(before, after)
     lines = {side.side: _lines(changes, side, codes[side.side], whole_functions) for side in sides}
+    uncounted = _uncounted(changes, base[1], patched[1])
     change = _code_change(lines, differing, before, after)
+    if base[1].bzimage_sha256 == patched[1].bzimage_sha256:
+        change = CodeChange.NONE
+    elif uncounted and change in (CodeChange.NONE, CodeChange.DATA):
+        change = CodeChange.FUNCTIONS
     changed = [line for own in lines.values() for line in own if line.is_changed]
     covered = {name for line in changed for name in line.functions}
+    entries = {side: tuple(_entries(codes[side], differing, covered)) for side in codes}
     pairs = _pairs(before, after)
     data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
-    uncounted = _uncounted(changes, base[1], patched[1])
-    if uncounted and change in (CodeChange.NONE, CodeChange.DATA):
-        change = CodeChange.FUNCTIONS
+    is_counted = bool(covered) or any(entries.values())
     tables = {}
     for side in sides:
         config = _config(side.kernel)
@@ -79,11 +83,11 @@ def prepare_reach(
             side=side.side,
             change=change,
             lines=tuple(own),
-            functions=tuple(_entries(code, differing, covered)),
+            functions=entries[side.side],
             jiffies=code.jiffies,
             hz=int(config.get("HZ", "250")),
             notes=(*_notes(code), *uncounted),
-            data=data or bool(uncounted),
+            data=data or bool(uncounted) or not is_counted,
         )
     return ReachPlan(series, change, tables)
 
@@ -164,6 +168,8 @@ def _judged(line: TableLine, code: KernelCode) -> TableLine:
     """Return a line without code with the reason that its objects give."""
     if line.code is not None or line.state is not LineState.NO_CODE:
         return line
+    if name := code.outside.get(line.file):
+        return _with(line, LineState.UNKNOWN, f"it is part of {name}, not of the kernel")
     unknown = [item for item in code.objects if item.reason]
     if unknown:
         return _with(line, LineState.UNKNOWN, f"{unknown[0].name}: {unknown[0].reason}")
@@ -200,7 +206,7 @@ def _code_change(
 ) -> CodeChange:
     """Return what a patch changes: code of its lines, other code, data, or nothing.
 
-    Objects with a changed header that were not compared may have other code.
+    Objects with a changed header that were not compared, and files outside, may have other code.
     """
     pairs = list(_pairs(before, after))
     same_objects = len(pairs) == len(before.objects) == len(after.objects)
@@ -209,7 +215,8 @@ def _code_change(
     coded = (line.functions or line.state is LineState.UNKNOWN for line in changed)
     if any(coded) and not same_code:
         return CodeChange.LINES
-    if not same_code or before.left_out or after.left_out:
+    rest = [item for code in (before, after) for item in (code.left_out, code.outside)]
+    if not same_code or any(rest):
         return CodeChange.FUNCTIONS
     data = any(changed_data(old.fingerprint, new.fingerprint) for old, new in pairs)
     return CodeChange.DATA if data else CodeChange.NONE

@@ -131,17 +131,18 @@ def prepared(
     *,
     whole_functions: bool = False,
     other: str = "",
+    same_image: bool = False,
 ) -> tuple[CodeChange, LineTable]:
     """Return the change between two versions, and the patched kernel's lines.
 
-    With `other`, that file changes as well, and the images differ.
+    With `other`, that file changes as well.
     """
     codes = {"base": code_of(tmp_path / "base", *before), "new": code_of(tmp_path / "new", *after)}
     config = tmp_path / "config"
     config.write_text("CONFIG_HZ=1000\n", encoding="utf-8")
 
     def built(digest: str) -> tuple[KernelSpec, BuiltKernel]:
-        image = digest if other else ""
+        image = "" if same_image else digest
         kernel = BuiltKernel(digest, Path(), "6.12", config, "", digest, (), "", 0, "", image)
         return KernelSpec(digest, "", "source", (), ()), kernel
 
@@ -286,7 +287,7 @@ def test_objects_that_were_not_compared_may_differ(
     read = code_of
     monkeypatch.setitem(globals(), "code_of", lambda *words: replace(read(*words), left_out=3))
     change, table = prepared(tmp_path, monkeypatch, (SOURCE.replace("Decides.", "It."), HEADER))
-    assert change is CodeChange.FUNCTIONS
+    assert (change, table.data) == (CodeChange.FUNCTIONS, True), "so all loads are compared"
     assert any("3 more objects" in note for note in table.notes)
 
 
@@ -417,3 +418,52 @@ def test_places_of_static_variables_do_not_count(tmp_path: Path) -> None:
     )
     assert changed_functions(before, after) == ("ask",)
     assert changed_functions(before, other) == ("take",)
+
+
+def test_equal_images_have_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So objects that were not compared, and files that are not in them, are the same, too."""
+    read = code_of
+    outside = {"kernel/b.h": "kernel/vmlinux.lds"}
+    monkeypatch.setitem(
+        globals(), "code_of", lambda *words: replace(read(*words), left_out=3, outside=outside)
+    )
+    after = (SOURCE, f"{HEADER[:-1]} /* more */\n")
+    change, table = prepared(tmp_path, monkeypatch, after, same_image=True)
+    assert change is CodeChange.NONE
+    assert not any(line.functions for line in table.lines if line.is_changed)
+
+
+def test_a_file_outside_of_all_objects_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = {"kernel/a.h": "kernel/vmlinux.lds"}
+    empty = KernelCode((), 0, 1, outside=outside)
+    monkeypatch.setitem(globals(), "code_of", lambda *_: empty)
+    change, table = prepared(tmp_path, monkeypatch, (SOURCE, HEADER.replace("LIMIT 3", "LIMIT 4")))
+    assert (change, table.data) == (CodeChange.FUNCTIONS, True)
+    assert {(line.state, line.reason) for line in table.lines if line.is_changed} == {
+        (LineState.UNKNOWN, "it is part of kernel/vmlinux.lds, not of the kernel")
+    }
+
+
+def test_objects_of_a_source(tmp_path: Path) -> None:
+    """A file of the linker script or the decompressor is in no object of vmlinux."""
+    files = {
+        "arch/x86/boot/compressed/.misc.o.cmd": ("arch/x86/boot/compressed/misc.c", "l.h"),
+        "arch/x86/kernel/.vmlinux.lds.cmd": ("arch/x86/kernel/vmlinux.lds.S", "l.h", "both.h"),
+        "kernel/.a.o.cmd": ("kernel/a.c", "both.h"),
+        "lib/.page.o.cmd": ("lib/page.S",),
+    }
+    for name, sources in files.items():
+        path = tmp_path / "build-0" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"  ../{source} \\\n" for source in sources), encoding="utf-8")
+    folder = BuildFolder(tmp_path, tmp_path / "build-0", lambda _targets: None)
+    misc = "arch/x86/boot/compressed/misc.c"
+    named = ["kernel/a.c", misc, "l.h", "both.h", "lib/page.S", "drivers/x.c"]
+    objects, left_out, outside = kernel_code_artifact._objects(folder, named, [])
+    assert (sorted(objects), left_out) == (["kernel/a.o", "lib/page.o"], 0)
+    assert outside == {
+        misc: "arch/x86/boot/compressed/misc.o",
+        "l.h": "arch/x86/kernel/vmlinux.lds",
+    }
