@@ -1,6 +1,6 @@
 """The reach of a patch as plain text. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from numalab.cpulist import format_cpulist
@@ -30,22 +30,32 @@ def verdict_text(reach: PatchReach) -> str:
         return f"{reach.series}: no changed line has code; both kernels have the same code"
     if code is CodeChange.DATA:
         return f"{reach.series}: no changed line has code; only initial data differs"
+    sides = [side for side in (reach.patched, reach.baseline) if side]
+    functions = [function for side in sides for function in side.functions]
+    names = {function.name for function in functions}
+    count = len({function.name for function in functions if function.executions})
+    if not changed and not names:
+        return f"{reach.series}: {_unknown(sides)}"
     if not changed:
-        sides = [side for side in (reach.patched, reach.baseline) if side]
-        functions = [function for side in sides for function in side.functions]
-        names = {function.name for function in functions}
-        ran = len({function.name for function in functions if function.executions})
-        if not names:
-            return f"{reach.series}: no changed line has code in the objects that were compared"
         what = counted(len(names), "function")
         return (
             f"{reach.series}: no changed line has code, but the code of {what} differs;"
-            f" {ran} of {len(names)} ran"
+            f" {count} of {len(names)} ran"
         )
     ran = len(changed) - len(reach.not_reached)
     kind = "changed lines with code" if changed[0].is_changed else "lines beside the change"
-    count = f"{ran} of {len(changed)} {kind} ran"
-    return f"{reach.series}: {reach.verdict}, {count}"
+    more = f" and {count} of {len(names)} other functions that differ" if names else ""
+    return f"{reach.series}: {reach.verdict}, {ran} of {len(changed)} {kind}{more} ran"
+
+
+def _unknown(sides: Sequence[RunReach]) -> str:
+    """Return why nothing of a patch could be counted."""
+    lines = [line for side in sides for line in side.lines if line.state is LineState.UNKNOWN]
+    notes = [note for side in sides for note in side.notes]
+    why = [*(line.reason for line in lines if line.is_changed), *notes]
+    if why:
+        return f"unknown whether changed code ran: {why[0]}"
+    return "no changed line has code in the objects that were compared"
 
 
 def reach_lines(reach: PatchReach) -> Iterator[str]:

@@ -85,7 +85,10 @@ def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
     assert reach.patched.lines[0].loads == ("ring-4, a", "ring-8, a")
     assert reach.patched.lines[0].branches[0].taken == 14
     assert reach.verdict is Reached.PARTLY
-    assert verdict_text(reach) == "x: partly reached, 1 of 2 changed lines with code ran"
+    assert verdict_text(reach) == (
+        "x: partly reached, 1 of 2 changed lines with code and 0 of 1 other functions that differ"
+        " ran"
+    )
 
 
 def test_runs_of_an_older_version_of_the_patch_are_left_out() -> None:
@@ -110,6 +113,18 @@ def test_a_patch_of_a_comment_has_no_code() -> None:
     comment = replace(comment, lines=comment.lines[1:2])
     reach = merged([("", run_reach(comment, Counts({}, {})))])
     assert "no changed line has code" in verdict_text(reach)
+
+
+def test_a_patch_of_which_nothing_can_be_counted_is_unknown() -> None:
+    def text(*, reason: str = "", notes: tuple[str, ...] = ()) -> str:
+        state = LineState.UNKNOWN if reason else LineState.NO_CODE
+        line = TableLine("a.c", 7, "added", "\tz();", None, reason, state=state)
+        plan = replace(table(), lines=(line,), functions=(), notes=notes)
+        return verdict_text(merged([("", run_reach(plan, counts()))]))
+
+    assert text(reason="b.o: none") == "x: unknown whether changed code ran: b.o: none"
+    assert text(notes=("a Makefile",)) == "x: unknown whether changed code ran: a Makefile"
+    assert text() == "x: no changed line has code in the objects that were compared"
 
 
 def test_a_line_whose_code_was_merged_is_unknown_where_only_the_other_code_ran() -> None:
