@@ -98,18 +98,22 @@ def reach_summary(reach: PatchReach) -> list[str]:
     lines = [f"reach      {text}"]
     for line in reach.not_reached[:_MOST_LINES_OF_REACH]:
         removed = " (removed)" if line.kind == "removed" else ""
-        lines.append(f"  not reached: {line.file}:{line.number}{removed}{_function(line)}")
+        lines.append(f"  not reached: {line.file}:{line.number}{removed}{_function(line, reach)}")
     more = len(reach.not_reached) - _MOST_LINES_OF_REACH
     return [*lines, f"  and {counted(more, 'more line')}"] if more > 0 else lines
 
 
-def _function(line: LineReach) -> str:
-    """Return the function of a line, and what a guest must have so that it runs."""
+def _function(line: LineReach, reach: PatchReach) -> str:
+    """Return the function of a line, and what a guest must have so that the function runs."""
     if not line.functions:
         return ""
-    feature = needed_feature(line.file, line.functions[0])
+    name = line.functions[0]
+    sides = [side for side in (reach.patched, reach.baseline) if side]
+    if any(name in other.functions and other.executions for s in sides for other in s.lines):
+        return f" in {name}(); other lines of the function ran"
+    feature = needed_feature(line.file, name)
     needs = "" if feature == UNKNOWN else f"; needs {feature}"
-    return f" in {line.functions[0]}(){needs}"
+    return f" in {name}(){needs}"
 
 
 def _title(verdict: PatchVerdict) -> str:
