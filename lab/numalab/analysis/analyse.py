@@ -1,6 +1,6 @@
 """All measures and findings of one run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,7 @@ from numalab.analysis.series import (
     waiting_series,
 )
 from numalab.measure import Measure
+from numalab.recording.events import describe_lacking
 from numalab.recording.migrations import who_moved
 from numalab.recording.recording import LEVELS, WAITING_EVENTS, RecordedMachine, Recording
 from numalab.recording.residence import CONVERGED_PERCENT, Resident, converged_ms
@@ -41,7 +42,7 @@ class Analysis:
     """The measures, findings and timeline of a run.
 
     `timeline` is None without sched_switch, and for recordings longer than `ROWS`. `notes` name the
-    measures that failed.
+    measures that failed, and events that lack fields (`lacking`).
     """
 
     measures: tuple[Measure, ...]
@@ -49,15 +50,18 @@ class Analysis:
     window: Window
     timeline: RunTimeline | None = field(default=None, compare=False)
     notes: tuple[str, ...] = ()
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def analyse(run: Recording) -> Analysis:
     """Compute every measure of a run, and its findings.
 
-    A measure of an event that was not recorded is None, not 0.
+    A measure of an event that was not recorded, or lacks a field, is None, not 0.
     """
     measures, notes = compute_measures(run)
-    return Analysis(measures, collect_findings(run), run.window, run.sums.timeline, notes)
+    notes = (*describe_lacking(run.lacking), *notes)
+    findings = collect_findings(run)
+    return Analysis(measures, findings, run.window, run.sums.timeline, notes, run.lacking)
 
 
 def collect_findings(run: Recording) -> Findings:
@@ -98,19 +102,20 @@ def collect_findings(run: Recording) -> Findings:
 
 def _matrices(run: Recording) -> tuple[Matrix, ...]:
     machine = run.machine
+    moves, swaps = (run.numa_moves.filter(pl.col("kind") == kind) for kind in ("move", "swap"))
     tables = (
-        ("moves", "Moves by NUMA balancing", run.numa_moves.filter(pl.col("kind") == "move")),
-        (
-            "swaps",
-            "Tasks swapped by NUMA balancing",
-            run.numa_moves.filter(pl.col("kind") == "swap"),
-        ),
-        ("migrations", "Moves of any task between nodes", run.node_migrations),
-    )
+        ("moves", "Moves by NUMA balancing", moves, "sched_move_numa"),
+        ("swaps", "Tasks swapped by NUMA balancing", swaps, "sched_swap_numa"),
+        ("migrations", "Moves of any task between nodes", run.node_migrations,
+         "sched_migrate_task"),
+    )  # fmt: skip
     if not machine.nodes:
         return ()
     return tuple(
-        matrix for name, title, moved in tables for matrix in matrices(moved, name, title, machine)
+        matrix
+        for name, title, moved, event in tables
+        if event not in run.lacking
+        for matrix in matrices(moved, name, title, machine)
     )
 
 
@@ -203,7 +208,7 @@ def _notes(run: Recording) -> tuple[str, ...]:
     notes = []
     if not run.machine.nodes:
         notes.append("nobody knows which node a CPU is on: nothing here is by node")
-    if not run.has("sched_switch"):
+    if not run.has("sched_switch") and "sched_switch" not in run.lacking:
         notes.append("sched_switch was not recorded: nothing tells who ran where, or waited")
     elif not run.residents["process"]:
         notes.append(

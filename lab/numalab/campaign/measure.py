@@ -45,15 +45,15 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
         notes = keep_memory_tables(
             task.directory, as_guest_numbers(task.topology), switches.collect()
         )
-    failures = files.measure(as_guest_numbers(task.topology), task.workload, task.capture)
+    analysis = files.measure(as_guest_numbers(task.topology), task.workload, task.capture)
     return run.but(
-        trace=recording,
+        trace=recording.model_copy(update={"lacking": analysis.lacking}),
         topology_differences=tuple(map(str, differences)),
         notes=(
             *run.notes,
             *kernel_remarks(files.guest_view, task.topology, cmdline),
             *notes,
-            *failures,
+            *analysis.notes,
         ),
     )
 

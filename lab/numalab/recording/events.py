@@ -4,7 +4,7 @@ The columns follow from the event formats of a recording. Kernels differ in the 
 a damaged format may have any; a value that does not fit the type of `SCHEMA` is null.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
@@ -32,6 +32,17 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     **dict.fromkeys(("src_pid", "src_tgid", "src_ngid", "src_cpu"), pl.Int32),
     **dict.fromkeys(("dst_pid", "dst_cpu", "tgid", "ngid"), pl.Int32),
 }
+_WAKEUP = ("event_pid", "event_comm", "target_cpu")
+# The fields by which measures and hunts read an event. NUMA events name their task in one of two
+# (`numa_decisions`).
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "sched_switch": ("prev_comm", "prev_pid", "prev_state", "next_comm", "next_pid"),
+    "sched_wakeup": _WAKEUP,
+    "sched_wakeup_new": _WAKEUP,
+    "sched_migrate_task": ("event_pid", "event_comm", "orig_cpu", "dest_cpu"),
+    **dict.fromkeys(("sched_move_numa", "sched_swap_numa", "sched_stick_numa"),
+                    ("src_cpu", "dst_cpu")),
+}  # fmt: skip
 # What the measures read of a recording; the other columns need not be loaded.
 COLUMNS = tuple(SCHEMA)
 
@@ -43,6 +54,35 @@ def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     return table.with_columns(
         (pl.col(name) if name in names else pl.lit(None)).cast(kind, strict=False).alias(name)
         for name, kind in SCHEMA.items()
+    )
+
+
+def lacking_fields(events: pl.DataFrame | pl.LazyFrame) -> dict[str, tuple[str, ...]]:
+    """Return the fields of `NEEDED` that events of a table lack, by event.
+
+    A patch may rename a field. An event that did not occur lacks nothing: its count is 0.
+    """
+    fields = sorted({field for fields in NEEDED.values() for field in fields})
+    held = (
+        typed(events)
+        .filter(pl.col("event").is_in(list(NEEDED)))
+        .group_by("event")
+        .agg(pl.col(fields).is_not_null().any())
+        .collect(engine="streaming")
+    )
+    lacking = {
+        row["event"]: tuple(field for field in NEEDED[row["event"]] if not row[field])
+        for row in held.sort("event").iter_rows(named=True)
+    }
+    return {event: fields for event, fields in lacking.items() if fields}
+
+
+def describe_lacking(lacking: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """Return a sentence for each event that lacks fields, with the kernel's names of these."""
+    return tuple(
+        f"{event} has no field {', '.join(name.removeprefix('event_') for name in fields)}:"
+        " nothing is measured by it"
+        for event, fields in lacking.items()
     )
 
 

@@ -14,7 +14,7 @@ from numalab.cpulist import Cpulists
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.progress import Progress, no_progress
-from numalab.recording.events import COLUMNS, of_interest, typed
+from numalab.recording.events import COLUMNS, lacking_fields, of_interest, typed
 from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
 from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
 from numalab.recording.residence import Level, Ranges, Resident, residents
@@ -151,12 +151,19 @@ class Recording:
         return typed(self.table).filter(inside).collect()
 
     def has(self, *events: str) -> bool:
-        """Return whether all these events were recorded."""
+        """Return whether all these events were recorded, with the fields that are read of them."""
+        if any(event.rpartition(":")[2] in self.lacking for event in events):
+            return False
         names = self._recorded_names
         return names is None or all(
             event.rpartition(":")[2] in names or event.partition(":")[0] in (self.recorded or ())
             for event in events
         )
+
+    @cached_property
+    def lacking(self) -> Mapping[str, tuple[str, ...]]:
+        """The needed fields that recorded events lack, by event."""
+        return lacking_fields(self._typed)
 
     @cached_property
     def machine(self) -> "RecordedMachine":

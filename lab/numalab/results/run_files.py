@@ -86,8 +86,8 @@ class RunFiles:
 
     def measure(
         self, topology: Topology, workload: BoundWorkload, capture: CaptureSpec
-    ) -> tuple[str, ...]:
-        """Measure the run and write the results beside its events; return notes for its reader.
+    ) -> Analysis:
+        """Measure the run and write the results beside its events; return them.
 
         Raises WorkloadFailed when the command did not print a metric that its workload file
         requires, and for a guest that left no output or counters.
@@ -114,7 +114,7 @@ class RunFiles:
             analysis = replace(analysis, measures=measures)
         write_text(directory.domains, render_domains(self.guest_view.sched_log))
         save_analysis(directory, analysis)
-        return analysis.notes
+        return analysis
 
     def add_counters(self, run: Recording, capture: CaptureSpec, workload: str) -> Recording:
         """Return a recording with all that the guest left beside its events, None what it did not.

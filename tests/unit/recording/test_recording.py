@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from numalab.analysis.analyse import analyse
 from numalab.recording.recording import NUMA_EVENTS, Recording
 from numalab.run_dir import RunDir
 from numalab.topology.topology import Topology
@@ -78,6 +79,41 @@ def test_what_was_asked_for_decides_what_can_be_told(
 ) -> None:
     run = read(small(trace), three_nodes, recorded)
     assert (run.has("sched_switch"), run.movers_known) == (ran, movers)
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "lost"),
+    [
+        ("sched_migrate_task", ("orig_cpu", "dest_cpu"), "task_node_migrations"),
+        ("sched_move_numa", ("src_cpu",), "sched_move_numa"),
+        ("sched_switch", ("prev_pid", "prev_state"), "idle_while_overloaded"),
+        ("sched_wakeup", ("event_pid",), "idle_while_overloaded"),
+    ],
+)
+def test_an_event_that_lacks_a_field_measures_nothing(
+    trace: Trace, three_nodes: Topology, event: str, fields: tuple[str, ...], lost: str
+) -> None:
+    woken = trace.table(trace.wakeup(5_500, "b:2", 1))
+    whole = pl.concat([small(trace), woken]).sort("time_ns", maintain_order=True)
+    mine = pl.col("event") == event
+    renamed = whole.with_columns(
+        pl.when(~mine).then(pl.col(field)).alias(field) for field in fields
+    )
+    before, after = (analyse(read(table, three_nodes, ["sched"])) for table in (whole, renamed))
+    assert before.lacking == {}
+    assert after.lacking == {event: fields}
+    values = {measure.name: measure.value for measure in after.measures}
+    assert {m.name: m.value for m in before.measures}[lost] is not None
+    assert values[lost] is None
+    names = ", ".join(field.removeprefix("event_") for field in fields)
+    assert after.notes == (f"{event} has no field {names}: nothing is measured by it",)
+    shown = {matrix.name for matrix in after.findings.matrices}
+    assert ("migrations" in shown) == (event != "sched_migrate_task")
+
+
+def test_an_event_that_did_not_occur_lacks_nothing(trace: Trace, three_nodes: Topology) -> None:
+    run = read(small(trace), three_nodes, ["sched"])
+    assert run.has("sched_stick_numa", "sched_wakeup") and not run.lacking
 
 
 def test_nothing_is_told_of_nodes_that_nobody_knows(trace: Trace, three_nodes: Topology) -> None:
