@@ -13,7 +13,7 @@ from numalab.campaign.boot import guest
 from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.check import check_topology, predicted
 from numalab.capture.decode import decode_trace
-from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause
+from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, UserError
 from numalab.files import left_by_guest
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, RemarkKind, run_guest
@@ -45,6 +45,7 @@ from numalab.progress import Progress, no_progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
+from numalab.recording.events import describe_lacking, lacking_fields
 from numalab.results.guest_output import guest_text_if_any, read_guest_view
 from numalab.run_dir import RunDir
 from numalab.scheduler.in_guest import (
@@ -313,11 +314,17 @@ def _end_of_scheduler(scheduler: SchedulerInGuest, directory: RunDir) -> Schedul
 
 
 def _read_events(directory: RunDir) -> pl.DataFrame:
-    """Read the recorded events. Raises HostError if they do not fit into memory."""
+    """Read the recorded events.
+
+    Raises HostError if they do not fit into memory, UserError if the kernel's lack fields.
+    """
     try:
-        return read_parquet(directory.events, _EVENTS_BYTES, _MOST_EVENTS)
+        events = read_parquet(directory.events, _EVENTS_BYTES, _MOST_EVENTS)
     except ValueError as error:
         raise HostError(f"{directory.events}: {error}") from None
+    if lacking := describe_lacking(lacking_fields(events)):
+        raise UserError(f"no load can be judged: {'; '.join(lacking)}")
+    return events
 
 
 def _domains(differences: tuple[Difference, ...]) -> Finding:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from numalab.errors import HostError
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.again import Retrial, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
@@ -107,7 +108,8 @@ class Hunter:
     def run(self) -> Hunt:
         """Hunt until the budget is used up, and return the result.
 
-        The workers keep the deadline: a boot that would end later is given up.
+        The workers keep the deadline: a boot that would end later is given up. Raises HostError
+        with the reason if no boot of the first round could be judged.
         """
         self.workers.deadline = self.began + self.aim.seconds
         with suppress(BudgetOverError):
@@ -135,6 +137,8 @@ class Hunter:
                 cases = list(map(case_for_scheduler, cases))
             number += size
             near += self.round(cases)
+            if len(hunt.failed) == hunt.machines:
+                raise HostError(f"{self.bench.title}: {hunt.failed[0]}")
             if hunt.violations and aim.first_only:
                 return
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]

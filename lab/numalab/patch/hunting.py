@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from numalab.errors import LabError
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import APART
@@ -39,12 +40,13 @@ class FoundCase:
 
 @dataclass(frozen=True)
 class HuntOutcome:
-    """The case that was found, if any, and how much was searched."""
+    """The case that was found, if any, how much was searched, and why it ended early (`failed`)."""
 
     case: FoundCase | None = None
     machines: int = 0
     loads: int = 0
     boots: int = 0
+    failed: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,23 @@ class PatchHunt:
         """Hunt until a case is confirmed by fresh seeds, or until `deadline` (monotonic time).
 
         The final test of each of at most three violations may spend a third of the level, so that
-        the whole hunt keeps it.
+        the whole hunt keeps it. An error ends the hunt, and is in its outcome.
         """
         machines = loads = 0
-        case = None
+        case, failed = None, ""
         for attempt in range(1, ATTEMPTS + 1):
             left = deadline - time.monotonic()
             if left <= 0 or case is not None:
                 break
-            hunt = self._hunt(attempt, left * (1 - _RESERVED))
-            machines, loads = machines + hunt.machines, loads + hunt.loads
-            for violation in hunt.violations[:1]:
-                case = self._tested(violation)
-        return HuntOutcome(case, machines, loads, self.crew.requested)
+            try:
+                hunt = self._hunt(attempt, left * (1 - _RESERVED))
+                machines, loads = machines + hunt.machines, loads + hunt.loads
+                for violation in hunt.violations[:1]:
+                    case = self._tested(violation)
+            except LabError as error:  # the experiment has its verdict
+                failed = str(error).partition("\n")[0]
+                break
+        return HuntOutcome(case, machines, loads, self.crew.requested, failed)
 
     def _hunt(self, seed: int, seconds: float) -> Hunt:
         aim = Aim(

@@ -41,6 +41,7 @@ from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, LineState, PatchReach, Reached, RunReach
 from numalab.reach.prepare import ReachPlan, prepare_reach
+from numalab.recording.events import describe_lacking
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
@@ -136,12 +137,19 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
         listener.on_wait,
     )
     outcome = conductor.run()
-    hunted, counted = HuntOutcome(), list[RunReach]()
-    if lost_of(outcome) is None:
-        hunted, counted = _hunt(request, study, listener, began + request.seconds)
-    reach = _reach(study, outcome, counted)
-    verdict = _judged(_verdict(request, study), study, outcome, hunted, reach)
-    return _written(replace(verdict, seconds=time.monotonic() - began), study)
+
+    def conclude(hunted: HuntOutcome, counted: Sequence[RunReach]) -> Judged:
+        reach = _reach(study, outcome, counted)
+        verdict = _judged(_verdict(request, study), study, outcome, hunted, reach)
+        return _written(replace(verdict, seconds=time.monotonic() - began), study)
+
+    if lost_of(outcome) is not None:
+        return conclude(HuntOutcome(), ())
+    try:
+        return conclude(*_hunt(request, study, listener, began + request.seconds))
+    except Exception as error:
+        conclude(HuntOutcome(failed=f"{type(error).__name__}: {error}"), ())
+        raise
 
 
 def _word_of_equal_code(reach: ReachPlan) -> tuple[Word, tuple[str, ...]]:
@@ -269,6 +277,8 @@ def _judged(
             word, changes = "not reached", ()  # what did not run did not change anything
         else:  # it was confirmed with fresh seeds, and counts of optimized code have limits
             remarks.insert(0, "no changed line was counted, but the hunt confirmed a regression")
+    if hunted.failed:
+        remarks.insert(0, f"the hunt ended early: {hunted.failed}")
     cpus = {name: machine.cpu_count for name, machine in study.plan.topologies.items()}
     return replace(
         verdict,
@@ -288,7 +298,8 @@ def _judged(
 
 
 def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield which runs were lost, and why some cells were not compared."""
+    """Yield what could not be measured, which runs were lost, and which cells not compared."""
+    yield from _lacking(outcome)
     for variant in (PATCHED, BASELINE):
         if ends := outcome.lost(variant):
             reason = ends[0].error.partition("\n")[0]
@@ -299,6 +310,16 @@ def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator
     short = len(cells) - len(outcome.unreached) - len(outcome.compared(cells))
     if short > 0:
         yield f"the time was too short for {short} of {len(cells)} cells; more with --budget"
+
+
+def _lacking(outcome: ExperimentOutcome) -> Iterator[str]:
+    """Yield which events of which kernel lack fields, so that nothing is compared by them."""
+    for variant in (PATCHED, BASELINE):
+        facts = [run.manifest.trace for run in outcome.runs if run.manifest.variant == variant]
+        lacking = {
+            event: names for trace in facts if trace for event, names in trace.lacking.items()
+        }
+        yield from (f"the {variant} kernel: {text}" for text in describe_lacking(lacking))
 
 
 def _reach(

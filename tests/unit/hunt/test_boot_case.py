@@ -115,6 +115,21 @@ def test_domains_and_warnings_are_counted_apart(boots: Callable[..., BootResult]
     assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
 
 
+def test_a_kernel_whose_events_lack_fields_is_not_judged(
+    boots: Callable[..., BootResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed = pl.DataFrame({"event": ["sched_migrate_task"], "event_pid": [1], "event_comm": ["a"],
+                            "src_cpu": [0], "dst_cpu": [1]})  # fmt: skip
+
+    def boot(_: RunDir) -> SimpleNamespace:
+        monkeypatch.setattr(module, "decode_trace", lambda *_: renamed.write_parquet(_[2]))
+        return ended()
+
+    result = boots(boot)
+    fields = "sched_migrate_task has no field orig_cpu, dest_cpu: nothing is measured by it"
+    assert result.error == f"no load can be judged: {fields}"
+
+
 def raising(error: Exception) -> Boot:
     def boot(_: RunDir) -> SimpleNamespace:
         raise error

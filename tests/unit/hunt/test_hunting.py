@@ -1,13 +1,16 @@
 """Which violations a hunt confirms, with and without a reference kernel."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from numalab.cli.hunt.hunt_output import hunt_text
+from numalab.errors import HostError
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.findings import quantity_of
@@ -17,11 +20,12 @@ from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.run_queues import RunQueues, Word
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
-from numalab.hunt.hunting import Aim, Hunter
+from numalab.hunt.hunting import ROUND, Aim, Hunter
 from numalab.hunt.kinds import classes
 from numalab.hunt.property import LEFT
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
+from numalab.patch.hunting import PatchHunt
 
 PROP = "reachability"
 ICOUNT = Choice("icount", "host", "asked for")
@@ -33,6 +37,7 @@ class FakeBench:
 
     name: str
     scheduler: None = None
+    title: str = "mine"
     choice: Choice = ICOUNT
     saves: bool = field(default=True, compare=False)
 
@@ -73,6 +78,26 @@ class FakeWorkers:
             ]
             results.append(BootResult(tuple(findings), 1.0))
         return results
+
+
+class Failing(FakeWorkers):
+    """All of their boots fail."""
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        super().boot(boots)
+        return [BootResult((), 1.0, "no load can be judged: why")] * len(boots)
+
+
+def test_a_hunt_whose_first_boots_all_fail_ends_with_the_reason() -> None:
+    workers = Failing(lambda _bench, _seed: (0.0, False))
+    crew = cast(CaseWorkers, workers)
+    aim = Aim(1, frozenset({PROP}), 60.0)
+    with pytest.raises(HostError, match="mine: no load can be judged: why"):
+        Hunter(aim, MINE, crew, lambda _: None).run()
+    assert workers.requested == ROUND
+    told = PatchHunt(MINE, THEIRS, (MINE, THEIRS), crew, Path("/nowhere"), lambda _: None)
+    outcome = told.run(time.monotonic() + 60)
+    assert (outcome.case, outcome.failed) == (None, "mine: no load can be judged: why")
 
 
 @dataclass

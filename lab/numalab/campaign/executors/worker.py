@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -147,7 +148,8 @@ def _serve(execute: Execute, pipe: Connection, lifeline: Connection) -> None:
 def _executed(execute: Execute, job: Any, report: Callable[[str], None]) -> Done:
     try:
         return Done(execute(job, report))
-    except Exception as error:  # the parent raises it
+    except Exception as error:  # the parent raises it, for --debug with where it came from
+        error.add_note(f"In the worker:\n{traceback.format_exc()}")
         return Done(error=error)
 
 
