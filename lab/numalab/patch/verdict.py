@@ -201,10 +201,11 @@ def unchanged_of(
 ) -> tuple[Unchanged, ...]:
     """Return the headline measures without a shown change, and what would have been seen.
 
-    Those that seem to differ and were not tested are left out (`untested_of`).
+    Those that may differ are left out (`undecided_of`, `untested_of`).
     """
     differ = {(change.machine, change.load, change.measure) for change in changes}
-    differ |= {(cell.topology, cell.label, name) for cell, name in _untested(outcome, cells)}
+    for cell, name in (*_undecided(outcome), *_untested(outcome, cells)):
+        differ.add((cell.topology, cell.label, name))
     return tuple(_unchanged(outcome.first_runs(), cells, differ))
 
 
@@ -282,12 +283,15 @@ def word_of(
 
 def undecided_of(outcome: ExperimentOutcome) -> tuple[str, ...]:
     """Return the measures that may differ, and for which the time was over."""
-    if not outcome.time_over:
-        return ()
-    return tuple(
-        f"{decided.candidate.info.name} in {decided.candidate.cell}"
-        for decided in outcome.decided
-        if decided.decision is None
-        or (decided.decision.open and decided.sample.fewest < LOOKS[0])
-        or (not decided.decision.shown and decided.decision.p_value < _CLOSE)
-    )
+    return tuple(f"{name} in {cell}" for cell, name in _undecided(outcome))
+
+
+def _undecided(outcome: ExperimentOutcome) -> Iterator[tuple[Cell, str]]:
+    for row in outcome.decided if outcome.time_over else ():
+        decision = row.decision
+        if (
+            decision is None
+            or (decision.open and row.sample.fewest < LOOKS[0])
+            or (not decision.shown and decision.p_value < _CLOSE)
+        ):
+            yield row.candidate.cell, row.candidate.info.name

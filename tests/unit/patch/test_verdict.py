@@ -234,6 +234,25 @@ def test_a_measure_that_seems_to_differ_is_not_called_unchanged() -> None:
     assert f"Not tested: {untested}." in render_reply(whole)
 
 
+def test_an_undecided_measure_is_not_called_unchanged() -> None:
+    stored = [
+        StoredRun(
+            run.directory,
+            run.manifest,
+            {"queue_imbalance": replace(m, info=replace(m.info, name="queue_imbalance"))},
+        )
+        for run in runs([10, 11, 9, 10], [40, 41, 39, 42])
+        for m in run.measures.values()
+    ]
+    (row,) = find_candidates(stored, [CELL], last_seed=4)
+    open_row = DecidedCandidate(row, FreshSample([], []), None)
+    experiment = ExperimentOutcome(tuple(stored), 4, (open_row,), (), time_over=True)
+    assert undecided_of(experiment) == ("queue_imbalance in ring-2, w",)
+    assert unchanged_of(experiment, [CELL], ()) == ()
+    settled = replace(experiment, time_over=False)
+    assert [row.measure for row in unchanged_of(settled, [CELL], ())] == ["queue_imbalance"]
+
+
 def test_less_cpu_time_in_a_fixed_time_is_no_improvement() -> None:
     (run,) = runs([10], [])
     (measure,) = run.measures.values()
