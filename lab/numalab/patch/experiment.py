@@ -49,7 +49,8 @@ class ExperimentOutcome:
     """What an experiment gave: finished runs, decisions, failed runs, and whether time was over.
 
     No changed code ran in the cells `unreached`, so they got one run of each kernel only. `counted`
-    are the folders of all runs that may hold counts of lines.
+    are the folders of all runs that may hold counts of lines. The cells without enough runs still
+    need about `needs` seconds.
     """
 
     runs: tuple[StoredRun, ...]
@@ -59,6 +60,7 @@ class ExperimentOutcome:
     time_over: bool
     unreached: tuple[Cell, ...] = ()
     counted: tuple[tuple[Cell, RunDir], ...] = ()
+    needs: float = 0.0
 
     def lost(self, variant: str) -> tuple[Ended, ...]:
         """Return the ends of a variant's runs that failed, but for those that the host ended."""
@@ -82,7 +84,8 @@ class ExperimentOutcome:
 class Conductor:
     """Runs an experiment until every candidate is decided.
 
-    The first runs end at `screen_until`, fresh runs at `decide_until`, both monotonic time.
+    The first runs end at `screen_until`, fresh runs at `decide_until`, both monotonic time. While
+    no cell is compared, it goes on until `over`.
     """
 
     study: BuiltStudy
@@ -90,6 +93,7 @@ class Conductor:
     tell: Tell
     screen_until: float
     decide_until: float
+    over: float
     jobs: int | None = None
     on_wait: OnWait | None = None
 
@@ -120,7 +124,7 @@ class Conductor:
         chosen = find_candidates(self._finished(), plan.cells, screened)
         decided, more = self._confirm(chosen, screened)
         failures |= more
-        return ExperimentOutcome(
+        outcome = ExperimentOutcome(
             tuple(self._finished()),
             screened,
             decided,
@@ -129,18 +133,29 @@ class Conductor:
             choose_cells(self._counted(), plan.cells).unreached,
             tuple(self._counted()),
         )
+        done = {*outcome.unreached, *outcome.compared(plan.cells)}
+        short = (cell for cell in plan.cells if cell not in done)
+        return replace(outcome, needs=fsum(map(self._seconds, short)))
 
     def _again(self, failures: Mapping[str, Failure], seed: int) -> dict[str, Failure]:
-        """Run the second seed where the first one of one kernel was lost, and no other run.
+        """Run other seeds where the first one of one kernel was lost, until they lose one more.
 
-        One lost run may be chance, so this one may start when the time is over.
+        One lost run may be chance, so one seed may start when the time is over: as the first seed
+        is lost again whenever the command is repeated, it would never come to another one.
         """
-        lost = [run for run, failure in failures.items() if not failure.ended.by_host]
-        cells = [run.cell for run in self.study.plan.runs if run.id in lost and run.seed == seed]
-        if len(lost) != 1 or not cells:
-            return {}
-        second = [planned_run(cells[0], name, seed + 1) for name in self.study.plan.study.variants]
-        return self._execute(second, math.inf)
+        plan, more, until = self.study.plan, dict[str, Failure](), math.inf
+        for later in range(seed + 1, max(plan.study.seeds) + 1):
+            ends = {**failures, **more}
+            lost = [run for run, failure in ends.items() if not failure.ended.by_host]
+            cells = [run.cell for run in plan.runs if run.id in lost and run.seed == seed]
+            if len(lost) != 1 or not cells:
+                break
+            pair = [planned_run(cells[0], name, later) for name in plan.study.variants]
+            if {run.id for run in pair} <= self.study.results.finished().keys():
+                continue
+            more |= self._execute(pair, until)
+            until = self.over
+        return more
 
     def _counted(self) -> list[tuple[Cell, RunDir]]:
         """Return the folders of the runs that may hold counts of lines, failed ones too."""
@@ -173,16 +188,22 @@ class Conductor:
     def _screen(self, cells: Sequence[Cell]) -> dict[str, Failure]:
         """Run the other first seeds of cells in which changed code ran, as many as the time allows.
 
-        Each cell gets all its seeds, because one with fewer cannot have a candidate.
+        A cell gets all its seeds or, while none is compared, what can be compared: else the same
+        command would never come further.
         """
         plan, failures = self.study.plan, dict[str, Failure]()
         choice = choose_cells(self._counted(), cells)
         if choice.unreached:
             self.tell(f"no changed line ran in {counted(len(choice.unreached), 'cell')}")
         waiting = list(choice.reached)
+        fewest = sorted(plan.study.seeds)[:FEWEST]
         while waiting:
             costs = [self._seconds(cell) for cell in waiting]
             count = fitting(costs, self.screen_until - time.monotonic())
+            if not count and self._lacks_comparison():
+                runs = [run for run in plan.runs if run.cell == waiting[0] and run.seed in fewest]
+                failures |= self._execute(runs, self.over)
+                count = 1
             if not count:
                 break
             batch, waiting = waiting[:count], waiting[count:]
@@ -191,11 +212,22 @@ class Conductor:
         return failures
 
     def _seconds(self, cell: Cell) -> float:
-        """Return the wall seconds of what a cell lacks of its first seeds, by its finished runs."""
-        finished = [run for run in self._finished() if run.cell == cell]
+        """Return the wall seconds of what a cell lacks of its first seeds.
+
+        By its finished runs, or those of other cells where it has none.
+        """
+        every = self._finished()
+        finished = [run for run in every if run.cell == cell]
         planned = sum(run.cell == cell for run in self.study.plan.runs)
-        mean = fsum(run.manifest.seconds or 0.0 for run in finished) / max(1, len(finished))
+        alike = finished or every
+        mean = fsum(run.manifest.seconds or 0.0 for run in alike) / max(1, len(alike))
         return mean * max(0, planned - len(finished)) / self._places()
+
+    def _lacks_comparison(self) -> bool:
+        """Whether no cell can be compared yet, and there is time to go on."""
+        outcome = ExperimentOutcome(tuple(self._finished()), max(self.study.plan.study.seeds),
+                                    (), (), time_over=False)  # fmt: skip
+        return time.monotonic() < self.over and not outcome.compared(self.study.plan.cells)
 
     def _confirm(
         self, chosen: Sequence[Candidate], screened: int

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from math import ceil
 from pathlib import Path
 
 from numalab.artifact.digest import digest_of
@@ -21,6 +22,7 @@ from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
+from numalab.patch.screening import SLOWER
 from numalab.patch.standard import BASELINE, PATCHED, Experiment, plan_experiment
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
@@ -133,6 +135,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
         listener.tell,
         began + _SCREEN * request.seconds,
         began + _DECIDE * request.seconds,
+        began + request.seconds,
         request.jobs,
         listener.on_wait,
     )
@@ -309,7 +312,9 @@ def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator
         yield f"no changed line ran in {skipped}; one run of each kernel there"
     short = len(cells) - len(outcome.unreached) - len(outcome.compared(cells))
     if short > 0:
-        yield f"the time was too short for {short} of {len(cells)} cells; more with --budget"
+        minutes = max(1, ceil(SLOWER * outcome.needs / _SCREEN / 60))
+        more = f"the same command with --budget {minutes}m compares them"
+        yield f"the time was too short for {short} of {counted(len(cells), 'cell')}; {more}"
 
 
 def _lacking(outcome: ExperimentOutcome) -> Iterator[str]:

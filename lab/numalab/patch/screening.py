@@ -9,7 +9,7 @@ from numalab.reach.model import CodeChange, RunReach, Side
 from numalab.results.plan import Cell, PlannedRun
 from numalab.run_dir import RunDir
 
-_SLOWER = 1.1  # the host may become slower while the runs last
+SLOWER = 1.1  # the host may become slower while the runs last
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def fitting(costs: Sequence[float], seconds: float) -> int:
     """Return how many of the first cells fit into a time, by the wall seconds of each."""
     total = 0.0
     for count, cost in enumerate(costs):
-        total += cost * _SLOWER
+        total += cost * SLOWER
         if total > seconds:
             return count
     return len(costs)
