@@ -12,6 +12,7 @@ from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.guest_time import keep_memory_tables
 from numalab.errors import CaptureIncomplete, LabError
+from numalab.results.kernel_log import report_names
 from numalab.results.manifest import Manifest, RecordingFacts
 from numalab.results.run_files import RunFiles, scan_events
 from numalab.study.guest import guest_of
@@ -48,6 +49,7 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     analysis = files.measure(as_guest_numbers(task.topology), task.workload, task.capture)
     return run.but(
         trace=recording.model_copy(update={"lacking": analysis.lacking}),
+        kernel_reports=report_names(files.dmesg),
         topology_differences=tuple(map(str, differences)),
         notes=(
             *run.notes,

@@ -1,6 +1,5 @@
 """Boot one case on one kernel, and judge its loads."""
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +46,7 @@ from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
 from numalab.recording.events import describe_lacking, lacking_fields
 from numalab.results.guest_output import guest_text_if_any, read_guest_view
+from numalab.results.kernel_log import is_report
 from numalab.run_dir import RunDir
 from numalab.scheduler.in_guest import (
     SchedulerInGuest,
@@ -77,7 +77,6 @@ _MOST_EVENTS = 4 << 20
 _EVENTS_BYTES = 1 << 30
 _LONGEST_WORD = 512  # COMMAND_LINE_SIZE of x86 is 2048 (arch/x86/include/asm/setup.h)
 _WAIT = 2.0  # seconds between two attempts on a busy host
-_SPLAT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
 
 
 @dataclass(frozen=True)
@@ -339,11 +338,11 @@ def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, .
     """Count the warnings in the kernel log, except the predicted ones about the machine."""
     texts = [remark.text for remark in outcome.remarks if remark.kind is RemarkKind.COMPLAINT]
     log = left_by_guest(directory.dmesg).decode("utf-8", "replace")
-    warnings = [line for line in log.splitlines() if _SPLAT.search(line)]
+    warnings = [line for line in log.splitlines() if is_report(line)]
     # Warnings of kernel/sched/topology.c are compared with the prediction in `differences`.
     new = [line for line in warnings if "sched/topology.c" not in line]
     new += [str(item) for item in differences if item.part is MachinePart.WARNINGS]
-    new += [text for text in texts if _SPLAT.search(text) and "sched/topology.c" not in text]
+    new += [text for text in texts if is_report(text) and "sched/topology.c" not in text]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)
 

@@ -16,7 +16,8 @@ _NOT_JUDGED = ("only hunted", "not reached", "no code", "not compiled", "same co
 def render_patch_junit(verdict: PatchVerdict) -> str:
     """Render a verdict as JUnit XML: a test for each measure and cell that was decided.
 
-    Regressions, lost runs and a found case are failures. A patch that was not reached is skipped.
+    Regressions, lost runs, reports of the kernel and a found case are failures. A patch that was
+    not reached is skipped.
     """
     suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
     failures = dict(_failures(verdict))
@@ -26,6 +27,9 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
     for name, text in failures.items():
         if name != "verdict":
             _case(suite, verdict, name, text, "")
+    for report in verdict.reports:
+        if report.side != PATCHED:
+            _case(suite, verdict, f"kernel log: {report.name}", "", str(report))
     for change in verdict.changes:
         if change.went != "regressed":
             name = f"{change.machine}, {change.load}: {change.measure}"
@@ -59,6 +63,9 @@ def _failures(verdict: PatchVerdict) -> Iterator[tuple[str, str]]:
     reach = f"\n{reach_summary(verdict.reach)[0]}" if verdict.reach is not None else ""
     if verdict.lost is not None and verdict.lost.side == PATCHED:
         yield "verdict", f"{verdict.lost.reason}; lost runs: {', '.join(verdict.lost.runs)}"
+    for report in verdict.reports:
+        if report.side == PATCHED:
+            yield f"kernel log: {report.name}", f"{report}; first: {report.first}{reach}"
     for change in verdict.of("regressed"):
         name = f"{change.machine}, {change.load}: {change.measure} regressed"
         yield name, f"{change_line(change).strip()}{reach}"

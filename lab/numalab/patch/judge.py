@@ -36,6 +36,7 @@ from numalab.patch.verdict import (
     untested_of,
     word_of,
 )
+from numalab.patch.warned import one_sided, reports_of
 from numalab.places import project_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
@@ -264,22 +265,24 @@ def _judged(
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
     reachable = len(study.plan.cells) - len(outcome.unreached)
     share = len(outcome.compared(study.plan.cells)) / max(1, reachable)
-    undecided = undecided_of(outcome)
+    undecided, reports = undecided_of(outcome), reports_of(outcome)
     word = word_of(
         changes,
         lost,
         hunted,
         share=share,
+        reports=reports,
         undecided=undecided,
         only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
     )
     why = () if lost is not None else _cell_remarks(outcome, study.plan.cells)
     remarks = [*why, *verdict.remarks]
     if reach is not None and reach.verdict is Reached.NOT and lost is None:
-        if hunted.case is None:
+        if hunted.case is None and not reports:
             word, changes = "not reached", ()  # what did not run did not change anything
-        else:  # it was confirmed with fresh seeds, and counts of optimized code have limits
-            remarks.insert(0, "no changed line was counted, but the hunt confirmed a regression")
+        else:  # counts of optimized code have limits
+            how = "the hunt confirmed a regression" if hunted.case else "the kernel logs differ"
+            remarks.insert(0, f"no changed line was counted, but {how}")
     if hunted.failed:
         remarks.insert(0, f"the hunt ended early: {hunted.failed}")
     cpus = {name: machine.cpu_count for name, machine in study.plan.topologies.items()}
@@ -290,6 +293,7 @@ def _judged(
         cell_case=smallest_cell(changes, cpus, verdict.command),
         unchanged=unchanged,
         lost=lost,
+        reports=reports,
         hunt=hunted,
         runs=len(outcome.runs),
         time_over=outcome.time_over,
@@ -307,6 +311,8 @@ def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator
         if ends := outcome.lost(variant):
             reason = ends[0].error.partition("\n")[0]
             yield f"{runs_of(len(ends))} of the {variant} kernel failed: {reason}"
+    once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
+    yield from (f"{report}; more runs decide" for report in once)
     if outcome.unreached:
         skipped = counted(len(outcome.unreached), "cell")
         yield f"no changed line ran in {skipped}; one run of each kernel there"

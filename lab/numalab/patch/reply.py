@@ -34,6 +34,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     if verdict.lost is not None:
         yield _wrapped(f"{lost_text(verdict.lost)}:")
         yield _indented(verdict.lost.reason)
+    yield [line for report in verdict.reports for line in _wrapped(f"{report}.")]
     for kind, title in _TITLES.items():
         if changes := [change for change in verdict.changes if change.went == kind]:
             yield [title, "", *_table(changes)]

@@ -5,7 +5,6 @@ from shlex import quote
 
 from numalab.errors import shown
 from numalab.patch.hunting import FoundCase
-from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.verdict import (
     CellCase,
     LostRuns,
@@ -14,6 +13,7 @@ from numalab.patch.verdict import (
     Unchanged,
     Word,
 )
+from numalab.patch.warned import NAMES
 from numalab.reach.model import LineReach, PatchReach
 from numalab.reach.reach_map import UNKNOWN, needed_feature
 from numalab.reach.text import verdict_text
@@ -57,6 +57,8 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     if verdict.lost is not None:
         yield [f"LOST       {lost_text(verdict.lost)}:"]
         yield [f"  {verdict.lost.reason}", f"  first: {verdict.lost.runs[0]}"]
+    for report in verdict.reports[:_MOST_OF_A_KIND]:
+        yield [f"REPORTED   {report}", f"  first: {report.first}"]
     for kind, title in _TITLES.items():
         changes = [change for change in verdict.changes if change.went == kind]
         if changes:
@@ -81,9 +83,8 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
 
 def lost_text(lost: LostRuns) -> str:
     """Return of which kernel how many runs failed, and that none of the other one did."""
-    names = {BASELINE: "the baseline", PATCHED: "the patched kernel"}
-    other = next(name for side, name in names.items() if side != lost.side)
-    return f"{runs_of(len(lost.runs))} of {names[lost.side]} failed, none of {other}"
+    other = next(name for side, name in NAMES.items() if side != lost.side)
+    return f"{runs_of(len(lost.runs))} of {NAMES[lost.side]} failed, none of {other}"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from numalab.patch.candidates import (
 from numalab.patch.experiment import FEWEST_LOST, DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.warned import KernelReport
 from numalab.reach.model import PatchReach, Side
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
@@ -139,6 +140,7 @@ class PatchVerdict:
     unchanged: tuple[Unchanged, ...] = ()
     lost: LostRuns | None = None
     cell_case: CellCase | None = None
+    reports: tuple[KernelReport, ...] = ()
     hunt: HuntOutcome = field(default_factory=HuntOutcome)
     cells: int = 0
     runs: int = 0
@@ -259,6 +261,7 @@ def word_of(
     hunt: HuntOutcome,
     *,
     share: float,
+    reports: Sequence[KernelReport] = (),
     undecided: Sequence[str] = (),
     only_hunted: bool = False,
 ) -> Word:
@@ -268,8 +271,8 @@ def word_of(
     experiment executed a changed line.
     """
     kinds = {change.went for change in changes}
-    if lost is not None:
-        kinds.add("regressed" if lost.side == PATCHED else "improved")
+    sides = {report.side for report in reports} | ({lost.side} if lost is not None else set())
+    kinds |= {"regressed" if side == PATCHED else "improved" for side in sides}
     if hunt.case is not None or "regressed" in kinds:
         return "regressed"
     if "improved" in kinds:

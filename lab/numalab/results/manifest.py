@@ -170,6 +170,7 @@ class RecordingFacts(Stored):
 class Manifest(Stored):
     """A run. A key that is None or empty was not known when the run ended.
 
+    `kernel_reports` names the errors that the guest's kernel reported in its log.
     `machine` is the topology as a table. `scheduler_ops` is the scheduler's name in
     /sys/kernel/sched_ext/root/ops. `cause` is why a guest was lost.
     """
@@ -205,6 +206,7 @@ class Manifest(Stored):
     proof: Proof | None = None
     timing: Timing | None = None
     notes: tuple[str, ...] = ()
+    kernel_reports: tuple[str, ...] = ()
     trace: RecordingFacts | None = None
     topology_differences: tuple[str, ...] = ()
     status: RunStatus | None = None

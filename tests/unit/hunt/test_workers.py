@@ -332,3 +332,16 @@ def test_a_worker_receives_machines_with_the_shape_of_a_plugin(
     worker.start(shape)
     assert worker.receive() == Done(repr(shape))
     end_workers([worker])
+
+
+def test_an_error_of_a_worker_comes_with_where_it_was_raised() -> None:
+    """A pipe drops the traceback of an exception."""
+    process = WorkerProcess(int)
+    process.start("no number")
+    done = process.receive()
+    process.ask_to_end()
+    process.end(time.monotonic() + 10)
+    assert isinstance(done, Done)
+    with pytest.raises(TypeError) as raised:
+        done.get()
+    assert "in _executed" in raised.value.__notes__[0]

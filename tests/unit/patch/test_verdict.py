@@ -44,6 +44,7 @@ from numalab.patch.verdict import (
     untested_of,
     word_of,
 )
+from numalab.patch.warned import one_sided, reports_of
 from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
 from numalab.report.formats.annotations import render_code_quality, render_github
 from numalab.results.layout import Results
@@ -251,6 +252,48 @@ def test_an_undecided_measure_is_not_called_unchanged() -> None:
     assert unchanged_of(experiment, [CELL], ()) == ()
     settled = replace(experiment, time_over=False)
     assert [row.measure for row in unchanged_of(settled, [CELL], ())] == ["queue_imbalance"]
+
+
+def warned(before: Sequence[str], after: Sequence[str]) -> ExperimentOutcome:
+    """Return an experiment with what each run's kernel reported."""
+    finished = [
+        replace(run, manifest=run.manifest.but(kernel_reports=(name,) if name else ()))
+        for run, name in zip(
+            runs([1.0] * len(before), [1.0] * len(after)), (*before, *after), strict=True
+        )
+    ]
+    return ExperimentOutcome(tuple(finished), 4, (), (), time_over=False)
+
+
+def test_a_warning_of_the_patched_kernel_alone_is_a_regression() -> None:
+    name = "WARNING at task_numa_work()"
+    reports = reports_of(warned(["", "", ""], [name, "", name]))
+    assert word_of((), None, HuntOutcome(), share=1.0, reports=reports) == "regressed"
+    sentence = f"{name} in 2 of 3 runs of the patched kernel, none of the baseline"
+    judged_so = verdict([], word="regressed", reports=reports)
+    assert f"REPORTED   {sentence}\n  first: ring-2_w_patched_1\n" in render_verdict(judged_so)
+    assert f"{sentence}." in render_reply(judged_so).replace("\n", " ")
+    (failure,) = ET.fromstring(render_patch_junit(judged_so)).iter("failure")
+    assert sentence in (failure.text or "")
+    assert len(patch_problems(judged_so)) == 1
+
+
+def test_a_warning_of_the_baseline_alone_is_an_improvement_and_of_both_is_nothing() -> None:
+    reports = reports_of(warned(["W", "W"], ["", ""]))
+    assert word_of((), None, HuntOutcome(), share=1.0, reports=reports) == "improved"
+    suite = ET.fromstring(render_patch_junit(verdict([], word="improved", reports=reports)))
+    assert not list(suite.iter("failure"))
+    assert any(case.get("name") == "kernel log: W" for case in suite.iter("testcase"))
+    assert not one_sided(warned(["W", ""], ["W", "W"]))
+
+
+def test_a_warning_in_one_run_may_be_chance() -> None:
+    experiment = warned(["", ""], ["W", ""])
+    assert not reports_of(experiment)
+    assert [str(report) for report in one_sided(experiment)] == [
+        "W in 1 of 2 runs of the patched kernel, none of the baseline"
+    ]
+    assert not reports_of(warned([""], ["W", "W"])), "one run of the baseline is not enough"
 
 
 def test_less_cpu_time_in_a_fixed_time_is_no_improvement() -> None:

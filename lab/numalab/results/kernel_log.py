@@ -1,0 +1,34 @@
+"""The error reports in the kernel log of a guest, which is untrusted."""
+
+import re
+
+from numalab.guest.console import printable
+
+_MOST = 20
+# First lines of reports: lib/bug.c, kernel/locking/lockdep.c, kernel/watchdog.c,
+# kernel/rcu/tree_stall.h, kernel/hung_task.c, arch/x86/kernel/dumpstack.c, lib/ubsan.c.
+_REPORT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
+_STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
+_WARNING = re.compile(r"WARNING: .* at (?:.* )?([\w.]+)\+0x")
+_NUMBER = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
+
+
+def is_report(line: str) -> bool:
+    """Return whether a line of a kernel log begins an error report."""
+    return _REPORT.search(line) is not None
+
+
+def report_names(log: str) -> tuple[str, ...]:
+    """Return what a kernel log reports, in order and each once, at most 20.
+
+    Numbers are left out: they differ between two runs, and lines between two kernels.
+    """
+    names = dict.fromkeys(_name(line) for line in log.splitlines() if is_report(line))
+    return tuple(names)[:_MOST]
+
+
+def _name(line: str) -> str:
+    text = _STAMP.sub("", printable(line))
+    if warning := _WARNING.search(text):
+        return f"WARNING at {warning[1]}()"
+    return _NUMBER.sub("N", text).strip()[:120]
