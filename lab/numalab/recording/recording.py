@@ -151,7 +151,7 @@ class Recording:
         return typed(self.table).filter(inside).collect()
 
     def has(self, *events: str) -> bool:
-        """Return whether all these events were recorded, with the fields that are read of them."""
+        """Return whether all these events were recorded, and can be read (`lacking`)."""
         if any(event.rpartition(":")[2] in self.lacking for event in events):
             return False
         names = self._recorded_names
