@@ -109,11 +109,13 @@ class Hunter:
         """Hunt until the budget is used up, and return the result.
 
         The workers keep the deadline: a boot that would end later is given up. Raises HostError
-        with the reason if no boot of the first round could be judged.
+        with the reason if no boot could be judged.
         """
         self.workers.deadline = self.began + self.aim.seconds
         with suppress(BudgetOverError):
             self._search()
+        if self.hunt.all_failed:
+            raise HostError(f"{self.bench.title}: {self.hunt.failed[0]}")
         noted = {item.finding.prop for item in self.hunt.suspicions}
         left = [] if self.hunt.violations and self.aim.first_only else clearest(self.waiting)
         self._note(
@@ -137,9 +139,7 @@ class Hunter:
                 cases = list(map(case_for_scheduler, cases))
             number += size
             near += self.round(cases)
-            if len(hunt.failed) == hunt.machines:
-                raise HostError(f"{self.bench.title}: {hunt.failed[0]}")
-            if hunt.violations and aim.first_only:
+            if hunt.all_failed or (hunt.violations and aim.first_only):
                 return
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
             self.tell(self._line())

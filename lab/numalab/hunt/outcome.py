@@ -48,6 +48,11 @@ class Hunt:
     closest: dict[str, Closest] = field(default_factory=dict)
 
     @property
+    def all_failed(self) -> bool:
+        """Whether it booted machines and could judge none."""
+        return 0 < self.machines == len(self.failed)
+
+    @property
     def unconfirmed(self) -> list[Finding]:
         """The suspected findings that fresh boots did not confirm."""
         return [item.finding for item in self.suspicions if not item.confirmed]
