@@ -90,7 +90,7 @@ class RunFiles:
         """Measure the run and write the results beside its events; return them.
 
         Raises WorkloadFailed when the command did not print a metric that its workload file
-        requires, and for a guest that left no output or counters.
+        requires, or printed one twice, and for a guest that left no output or counters.
         """
         directory = self.directory
         for path in (directory.vmstat_before, directory.vmstat_after):
@@ -103,9 +103,10 @@ class RunFiles:
         )
         run = self.add_counters(run, capture, workload.name)
         assert run.command is not None
+        output, errors = guest_text(directory.stdout), guest_text_if_any(directory.stderr)
         command = replace(
             run.command,
-            metrics=read_metrics(workload.parser, workload.metrics, guest_text(directory.stdout)),
+            metrics=read_metrics(workload.parser, workload.metrics, output, errors),
             memory_mib=workload.memory_mib,
         )
         analysis = analyse(replace(run, command=command))

@@ -10,9 +10,11 @@ from numalab.errors import WorkloadFailed
 from numalab.plugins import Registry
 from numalab.workload.workload_table import MetricTable
 
-# Bounds for output, which comes from a guest.
-MAX_LINES = 100_000
+# Bounds for output, which comes from a guest; `left_by_guest` bounds the bytes of all lines.
 MAX_LINE = 4096
+MOST_METRICS = 20_000  # numbers of one run; the results of a run have room for 24,000
+_LINE = re.compile(r"[^\r\n]+")
+_END = 100_000  # characters, which hold the lines that an error quotes
 _NOT_STARTED = {
     125: "was not started",
     126: "is no program that the guest can execute",
@@ -32,6 +34,11 @@ class Metric:
     unit: str
     direction: str
     kind: str
+
+    @property
+    def measure(self) -> str:
+        """The name of its measure."""
+        return f"{self.name}_{self.label}" if self.label else self.name
 
 
 Parser = Callable[[Sequence[MetricTable], str], tuple[Metric, ...]]
@@ -60,17 +67,40 @@ def register_parser(name: str) -> Callable[[Parser], Parser]:
     return add
 
 
-def read_metrics(parser: str, metrics: Sequence[MetricTable], output: str) -> tuple[Metric, ...]:
+def read_metrics(
+    parser: str, metrics: Sequence[MetricTable], output: str, errors: str = ""
+) -> tuple[Metric, ...]:
     """Return the metrics in the output of a workload, which the parser of this name reads.
 
-    Raises WorkloadFailed, with the end of the output, for output that the parser cannot read.
+    Raises WorkloadFailed, with the end of the output and of the standard error `errors`, for output
+    that the parser cannot read, a number that is printed twice, and more than `MOST_METRICS`.
     """
     try:
-        return PARSERS.find(parser)(metrics, output)
+        values = PARSERS.find(parser)(metrics, output)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         text = f"the parser {parser} cannot read the output: {reason}{_tail(output)}"
         raise WorkloadFailed(text) from error
+    except WorkloadFailed as error:
+        if not (end := _tail(errors)):
+            raise
+        raise WorkloadFailed(f"{error}\nmetrics are not read from standard error:{end}") from None
+    _check_names(values)
+    return values
+
+
+def _check_names(values: Sequence[Metric]) -> None:
+    """Raise WorkloadFailed for two numbers of one measure, and for too many numbers."""
+    first: dict[str, Metric] = {}
+    for metric in values:
+        if (other := first.setdefault(metric.measure, metric)) is not metric:
+            both = f"{other.value:g} and {metric.value:g}"
+            raise WorkloadFailed(
+                f"the workload printed {_shown(metric.measure[:200])} twice: {both}; "
+                "print it once, or tell the lines apart by the group `label` of its pattern"
+            )
+    if len(first) > MOST_METRICS:
+        raise WorkloadFailed(f"the workload printed {len(first)} metrics, more than {MOST_METRICS}")
 
 
 def metric_value(metric: MetricTable, text: str, label: str = "") -> Metric:
@@ -92,17 +122,21 @@ def parse_metrics(metrics: Sequence[MetricTable], output: str) -> tuple[Metric, 
     which quotes the end of the output, for a required metric that is missing or not a finite
     number.
     """
-    lines = [line[:MAX_LINE].strip() for line in output.splitlines()[:MAX_LINES]]
+    patterns = [re.compile(metric.pattern) for metric in metrics]
+    matches: list[list[re.Match[str]]] = [[] for _ in metrics]
+    for line in _LINE.finditer(output):
+        text = line[0][:MAX_LINE].strip()
+        for pattern, of_metric in zip(patterns, matches, strict=True):
+            if match := pattern.fullmatch(text):
+                of_metric.append(match)
     values: list[Metric] = []
-    for metric in metrics:
-        pattern = re.compile(metric.pattern)
-        matches = [match for line in lines if (match := pattern.fullmatch(line)) is not None]
-        if metric.required and not matches:
-            tail = _tail(output)
-            raise WorkloadFailed(f"the workload did not print {metric.name}{tail or ': no output'}")
+    for metric, of_metric in zip(metrics, matches, strict=True):
+        if metric.required and not of_metric:
+            tail = _tail(output) or ": no output"
+            raise WorkloadFailed(f"the workload did not print {metric.name}{tail}")
         values += [
             metric_value(metric, match["value"], match.groupdict().get("label") or "")
-            for match in matches
+            for match in of_metric
             if _has_enough(metric, match)
         ]
     return tuple(values)
@@ -134,7 +168,7 @@ def _signal_name(number: int) -> str:
 
 def _tail(output: str) -> str:
     """Return the last lines that are not blank, indented, without control characters."""
-    lines = [line for line in output[-MAX_LINES:].splitlines() if line.strip()]
+    lines = [line for line in output[-_END:].splitlines() if line.strip()]
     return "".join(f"\n  | {_shown(line[:200])}" for line in lines[-5:])
 
 

@@ -81,11 +81,10 @@ def test_an_event_that_was_not_counted_is_none() -> None:
     assert (by_name["perf_cycles"].value, by_name["perf_page_faults"].value) == (None, 0)
 
 
-def test_what_is_printed_twice_counts_as_it_was_last() -> None:
+def test_a_label_is_a_part_of_the_name_of_what_was_printed() -> None:
     printed = (
-        Metric("rate", "", 1.0, "GB/s", "higher", "timing"),
-        Metric("rate", "4", 9.0, "GB/s", "higher", "timing"),
         Metric("rate", "", 2.0, "GB/s", "higher", "timing"),
+        Metric("rate", "4", 9.0, "GB/s", "higher", "timing"),
     )
     by_name = measures(PRINTED, CommandData("stream", metrics=printed))
     assert {name: item.value for name, item in by_name.items()} == {"rate": 2.0, "rate_4": 9.0}

@@ -10,6 +10,7 @@ from numalab.workload.metric_parsers import (
     explain_failure,
     fewest_samples,
     parse_metrics,
+    read_metrics,
 )
 from numalab.workload.workload import load_workload
 from numalab.workload.workload_table import MetricTable
@@ -77,6 +78,42 @@ def test_what_is_missing_quotes_the_end_of_the_output() -> None:
 
 def test_what_is_not_required_may_be_missing() -> None:
     assert parse_metrics([spec(r"(?P<value>\d+) GB", required=False)], "nothing\n") == ()
+
+
+def test_a_result_after_many_lines_counts() -> None:
+    progress = "working\n" * 200_000
+    (metric,) = parse_metrics([spec(r"speed (?P<value>\d+)")], f"{progress}speed 106\n")
+    assert metric.value == 106
+
+
+def test_lines_end_as_a_terminal_shows_them() -> None:
+    pattern = r"speed (?P<label>\w) (?P<value>\d+)"
+    metrics = parse_metrics([spec(pattern)], "speed a 1\r\n\nspeed b 2\rspeed c 3")
+    assert [(metric.label, metric.value) for metric in metrics] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_a_number_that_is_printed_twice_is_an_error() -> None:
+    once = [spec(r"speed (?P<value>\d+)")]
+    why = r"printed speed twice: 50 and 106; print it once, or tell the lines apart by the group"
+    with pytest.raises(WorkloadFailed, match=why):
+        read_metrics("lines", once, "speed 50\nspeed 106\n")
+    labelled = [spec(r"speed (?P<label>\w+) (?P<value>\d+)")]
+    with pytest.raises(WorkloadFailed, match="printed speed_a twice: 50 and 106"):
+        read_metrics("lines", labelled, "speed a 50\nspeed b 7\nspeed a 106\n")
+    with pytest.raises(WorkloadFailed, match="printed 20001 metrics, more than 20000"):
+        read_metrics("lines", labelled, "".join(f"speed {i} 1\n" for i in range(20_001)))
+
+
+def test_what_is_missing_may_be_on_standard_error() -> None:
+    """It is not read: a kernel or a library may write to it, too."""
+    once = [spec(r"speed (?P<value>\d+)")]
+    for output, end in (("", ": no output"), ("begin\n", "\n  | begin")):
+        with pytest.raises(WorkloadFailed) as caught:
+            read_metrics("lines", once, output, "speed 106\n")
+        assert str(caught.value) == (
+            f"the workload did not print speed{end}\n"
+            "metrics are not read from standard error:\n  | speed 106"
+        )
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "1e999", "three"])

@@ -161,26 +161,20 @@ def _perf(run: Recording) -> Iterator[Measure]:
 
 
 def _printed(run: Recording) -> Iterator[Measure]:
-    """Yield a measure for each metric of the command, its label appended to the name.
-
-    The last of several metrics with one name counts: a program may print its state again.
-    """
+    """Yield a measure for each metric of the command."""
     if run.command is None:
         return
     workload = run.command.workload
-    measures = {}
     for metric in run.command.metrics:
-        name = f"{metric.name}_{metric.label}" if metric.label else metric.name
         info = MeasureInfo(
-            name,
+            metric.measure,
             metric.unit,
             Direction(metric.direction),
             MeasureKind(metric.kind),
-            f"What {workload} printed as {name}.",
+            f"What {workload} printed as {metric.measure}.",
             (MeasureSource(SourceKind.WORKLOAD, workload),),
         )
-        measures[name] = Measure(info, metric.value)
-    yield from measures.values()
+        yield Measure(info, metric.value)
 
 
 SCHEDULER = MeasureFamily(
