@@ -70,7 +70,8 @@ def _check_measure(
     try:
         explain(name)
     except UserError as error:
-        raise UserError(str(error), file=path, key=key) from None
+        choices = (*(metric.measure for metric in workload.metrics), *error.choices)
+        raise UserError(error.message, file=path, key=key, choices=choices) from None
     counts = {"node": len(topology.nodes), "cpu": topology.cpu_count}
     for what, number in re.findall(r"_(node|cpu)(\d+)", name):
         if int(number) >= counts[what]:
@@ -122,9 +123,8 @@ def unit_of(measure: str, workload: BoundWorkload) -> str:
 
 
 def _metric_of(measure: str, workload: BoundWorkload) -> MetricTable | None:
-    """Return the metric that has this name, or whose name with a label it is."""
-    metrics = (m for m in workload.metrics if measure == m.name or measure.startswith(f"{m.name}_"))
-    return next(metrics, None)
+    """Return the metric whose measure may have this name."""
+    return next((metric for metric in workload.metrics if metric.is_named(measure)), None)
 
 
 def _contradictions(claim: Claim) -> Iterator[tuple[str, str]]:

@@ -95,6 +95,21 @@ class MetricTable(Document):
             raise ValueError("percentile and the group (?P<samples>...) need each other")
         return self
 
+    @property
+    def measure(self) -> str:
+        """The name of its measures, as a pattern: `NAME`, or `NAME_LABEL`.
+
+        The parser of a plug-in may label any number: without a pattern this is `NAME`.
+        """
+        return f"{self.name}_LABEL" if "label" in _compiled(self.pattern).groupindex else self.name
+
+    def is_named(self, measure: str) -> bool:
+        """Return whether a number of this metric may be the measure of this name."""
+        if measure == self.name:
+            return self.measure == self.name
+        labelled = measure.startswith(f"{self.name}_")
+        return labelled and (self.measure != self.name or not self.pattern)
+
 
 class WorkloadTable(Document):
     """A command with parameters, and the numbers in its output."""

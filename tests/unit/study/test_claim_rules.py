@@ -27,9 +27,9 @@ measure = "elapsed_time"
 COMPARED = 'from = "old"\nto = "new"\n'
 
 
-def plan(folder: Path, claim: str) -> None:
+def plan(folder: Path, claim: str, measure: str = "elapsed_time") -> None:
     file = folder / "s.toml"
-    file.write_text(HEAD + claim, encoding="utf-8")
+    file.write_text(HEAD.replace("elapsed_time", measure) + claim, encoding="utf-8")
     plan_study(file)
 
 
@@ -153,6 +153,22 @@ def test_a_contradiction_is_refused(tmp_path: Path, claim: str, key: str) -> Non
 )
 def test_what_is_no_contradiction(tmp_path: Path, claim: str) -> None:
     plan(tmp_path, claim)
+
+
+@pytest.mark.parametrize(
+    ("measure", "hint"), [("throughput_7", "throughput"), ("hog_cpu_time", "hog_cpu_time_LABEL")]
+)
+def test_a_number_has_a_label_if_its_pattern_has_one(
+    tmp_path: Path, measure: str, hint: str
+) -> None:
+    """Of another name no run ever had a value."""
+    bounds = 'variant = "new"\nabove = 0'
+    for good in ("throughput", "hog_cpu_time_7"):
+        plan(tmp_path, bounds, good)
+    with pytest.raises(UserError) as caught:
+        plan(tmp_path, bounds, measure)
+    message = f"s.toml: claims[0].measure: no measure is called {measure!r}; did you mean {hint}?"
+    assert message in str(caught.value)
 
 
 def test_a_measure_has_the_unit_of_its_metric_or_its_definition() -> None:

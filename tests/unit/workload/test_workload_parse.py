@@ -69,6 +69,13 @@ def test_a_line_counts_only_as_a_whole() -> None:
         parse_metrics([spec(r"(?P<value>\d+)")], "about 3 or so\n")
 
 
+def test_a_parser_of_a_plug_in_may_label_any_number() -> None:
+    of = spec("")
+    assert of.is_named("speed") and of.is_named("speed_a") and not of.is_named("speeds")
+    labelled = spec(r"(?P<label>\w) (?P<value>\d+)")
+    assert labelled.is_named("speed_a") and not labelled.is_named("speed")
+
+
 def test_what_is_missing_quotes_the_end_of_the_output() -> None:
     with pytest.raises(WorkloadFailed, match=r"did not print speed\n  \| Segmentation fault"):
         parse_metrics([spec(r"(?P<value>\d+) GB")], "Segmentation fault\n")
