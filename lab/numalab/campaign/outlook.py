@@ -18,7 +18,7 @@ from numalab.kernel.kernel_specs import KernelSpec, load_kernels
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
 from numalab.results.layout import Results
-from numalab.results.plan import Cell, PlannedRun
+from numalab.results.plan import Cell, PlannedRun, texts
 from numalab.results.reader import StoredRun, load_runs
 from numalab.statistics.scale import Scale, change_of
 from numalab.statistics.shift import LEVEL, fewest_runs, smallest_shift
@@ -53,7 +53,7 @@ class StudyOutlook:
     """The demand of a study.
 
     `to_build` names the builds that the cache lacks; `reason` is why it has this mode; `jobs` is
-    how many guests run at once by default.
+    how many guests run at once by default; `remarks` say what is left out.
     """
 
     name: str
@@ -64,6 +64,7 @@ class StudyOutlook:
     build_seconds: float
     host_memory_mib: int
     jobs: int
+    remarks: tuple[str, ...] = ()
 
     @property
     def largest_mib(self) -> int:
@@ -103,7 +104,15 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
         seconds += IMAGE_SECONDS
     jobs = at_once(plan.study, chosen, plan.topologies.values())
     return StudyOutlook(
-        plan.name, chosen, reason, tuple(runs), tuple(lacks), seconds, available_mib(), jobs
+        name=plan.name,
+        mode=chosen,
+        reason=reason,
+        runs=tuple(runs),
+        to_build=tuple(lacks),
+        build_seconds=seconds,
+        host_memory_mib=available_mib(),
+        jobs=jobs,
+        remarks=texts(plan.remarks),
     )
 
 

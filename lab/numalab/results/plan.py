@@ -151,6 +151,24 @@ class LeftOutRemark(Stored):
         return f"left out: {self.cell}: {self.why}"
 
 
+class ClaimsLeftOutRemark(Stored):
+    """The preset leaves no runs for these claims."""
+
+    SHOWN: ClassVar[int] = 3
+
+    kind: Literal["claims left out"] = "claims left out"
+    claims: Listed[Annotated[str, Field(max_length=LeftOutRemark.LONGEST)]]
+
+    def __str__(self) -> str:
+        """Write it as reports do."""
+        one = len(self.claims) == 1
+        first = "a claim is" if one else f"{len(self.claims)} claims are"
+        why = f"{first} not judged, as {'it has' if one else 'they have'} no runs"
+        more = len(self.claims) - self.SHOWN
+        end = f"; and {more} more" if more > 0 else ""
+        return f"{why}: {'; '.join(self.claims[: self.SHOWN])}{end}"
+
+
 class AddedRemark(Stored):
     """Fresh runs were added to cells in which the first runs seemed to differ."""
 
@@ -169,7 +187,12 @@ class AddedRemark(Stored):
 
 
 Remark = Annotated[
-    BudgetRemark | TimeOverRemark | RepetitionsRemark | LeftOutRemark | AddedRemark,
+    BudgetRemark
+    | TimeOverRemark
+    | RepetitionsRemark
+    | LeftOutRemark
+    | ClaimsLeftOutRemark
+    | AddedRemark,
     Field(discriminator="kind"),
 ]
 

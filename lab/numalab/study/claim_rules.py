@@ -1,13 +1,14 @@
 """What a study's claims must be: about its cells and their measures, and free of contradiction."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from numalab.analysis.measures.family import explain
 from numalab.errors import UserError
-from numalab.results.plan import Cell
+from numalab.results.plan import Cell, PlannedRun
 from numalab.statistics.scale import margin_of
+from numalab.study.axis import axis_labels
 from numalab.study.claims import Claim
 from numalab.study.model import Study
 from numalab.study.published import VALID, PublishedChange
@@ -41,6 +42,28 @@ def check_claims(
                 _check_measure(claim.measure, topology, workload, path, f"{key}.measure")
                 if claim.mechanism is not None:
                     _check_measure(claim.mechanism, topology, workload, path, f"{key}.mechanism")
+
+
+def claims_without_runs(file: Study, preset: str | None, runs: Iterable[PlannedRun]) -> list[int]:
+    """Return the places of the claims in a study file of which no cell has all variants.
+
+    `runs` are those of the preset.
+    """
+    chosen = file.presets.get(preset or "")
+    axes = file.axes if chosen is None or chosen.axes is None else chosen.axes
+    variants: dict[Cell, set[str]] = {}
+    for run in runs:
+        variants.setdefault(run.cell, set()).add(run.variant)
+
+    def has_runs(claim: Claim) -> bool:
+        labels = {claim.workload, *axis_labels(claim.workload or "", axes)}
+        return any(
+            own.issuperset(claim.variants)
+            for cell, own in variants.items()
+            if claim.topology in (None, cell.topology) and labels & {None, cell.label}
+        )
+
+    return [place for place, claim in enumerate(file.claims) if not has_runs(claim)]
 
 
 def check_any_has(

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from numalab.capture.spec import CaptureSpec, load_capture
+from numalab.document import read_document
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import UserError
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
@@ -14,9 +15,22 @@ from numalab.kernel.patched_kernel import find_kernel, named_kernel
 from numalab.machine.model import Job, PageKind
 from numalab.places import require_in_lab
 from numalab.plugins import require_plugins
-from numalab.results.plan import Cell, LeftOutRemark, PlannedRun, Remark, by_cell, planned_run
+from numalab.results.plan import (
+    Cell,
+    ClaimsLeftOutRemark,
+    LeftOutRemark,
+    PlannedRun,
+    Remark,
+    by_cell,
+    planned_run,
+)
 from numalab.scheduler.scheduler_spec import NAMES, SchedulerSpec
-from numalab.study.claim_rules import check_any_has, check_claims, check_texts
+from numalab.study.claim_rules import (
+    check_any_has,
+    check_claims,
+    check_texts,
+    claims_without_runs,
+)
 from numalab.study.guest import changed, check_buffer, check_guests
 from numalab.study.model import Study, WorkloadUse, load_study, study_digest, study_table
 from numalab.study.schedulers import find_schedulers
@@ -115,7 +129,26 @@ def plan_study(
         study = study.model_copy(update={"machine": table})
     plan = make_plan(study, path, preset or "")
     check_texts(study, plan.workloads, path)
-    return plan
+    return replace(plan, remarks=(*plan.remarks, *_claims_left_out(plan, preset)))
+
+
+def _claims_left_out(plan: Plan, preset: str | None) -> Iterator[Remark]:
+    """Yield a remark on the claims that a preset leaves no runs for.
+
+    Raises UserError for such a claim of the whole study, unless it is about the machine of a
+    preset: the result of `expect` would never be known.
+    """
+    file = read_document(plan.path, Study)
+    left_out = claims_without_runs(file, preset, plan.runs)
+    for place in left_out if preset is None else ():
+        claim = file.claims[place]
+        if not file.presets or claim.topology in (None, *plan.topologies):
+            names = " and ".join(claim.variants)
+            reason = f"no cell has runs of {names}, so nothing judges this claim: {claim.text}"
+            raise UserError(reason, file=plan.path, key=f"claims[{place}]")
+    if left_out:
+        texts = (file.claims[place].text[: LeftOutRemark.LONGEST] for place in left_out)
+        yield ClaimsLeftOutRemark(claims=tuple(texts))
 
 
 def make_plan(

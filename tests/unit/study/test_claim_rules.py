@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from numalab.cli.study.plan import command
 from numalab.errors import UserError
 from numalab.places import project_dir
+from numalab.results.plan import ClaimsLeftOutRemark
 from numalab.statistics.scale import change_of
 from numalab.study.claim_rules import unit_of
 from numalab.study.plan import plan_study
 from numalab.study.published import PublishedChange
+from support.one_command import invoke
 
 STUDIES = sorted(project_dir().glob("studies/**/*.toml"))
 HEAD = """question = "q?"
@@ -180,3 +183,54 @@ def test_a_measure_has_the_unit_of_its_metric_or_its_definition() -> None:
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_the_claims_of_our_studies_are_read(path: Path) -> None:
     plan_study(path)
+
+
+CLAIM = f'{COMPARED}direction = "lower"\nexpect = ["reproduced"]\n'
+ONE_SIDE = '[presets.quick]\nvariants = ["old"]\n'
+
+
+def test_a_claim_without_runs_is_an_error(tmp_path: Path) -> None:
+    """What it expects could not fail."""
+    file = tmp_path / "s.toml"
+    lines = (HEAD + CLAIM).splitlines()
+    file.write_text("\n".join([lines[0], 'exclude = [{ variants = ["new"] }]', *lines[1:]]))
+    with pytest.raises(UserError) as caught:
+        plan_study(file)
+    why = "no cell has runs of old and new, so nothing judges this claim: t"
+    assert str(caught.value) == f"{file}: claims[0]: {why}"
+    file.write_text(f'{HEAD}{CLAIM}topology = "mesh-4"\n')  # which this study has not
+    with pytest.raises(UserError, match=why):
+        plan_study(file)
+
+
+@pytest.mark.parametrize(
+    "preset",
+    [
+        ONE_SIDE,
+        '[presets.quick]\nexclude = [{ variants = ["new"] }]\n',
+        '[presets.quick]\ninclude = [{ variants = ["old"] }]\n',
+    ],
+)
+def test_a_preset_says_which_claims_it_leaves_out(tmp_path: Path, preset: str) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(f"{HEAD}{CLAIM}{preset}")
+    assert plan_study(file).remarks == ()
+    (remark,) = plan_study(file, "quick").remarks
+    assert str(remark) == "a claim is not judged, as it has no runs: t"
+    done = invoke(command, file, "--preset", "quick")
+    assert str(remark) in done.stdout
+    assert str(remark) in invoke(command, file, "--preset", "quick", "--json").stdout
+
+
+def test_a_claim_may_be_about_the_machine_of_a_preset(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    other = '[presets.other]\ntopologies = ["mesh-4"]\n'
+    file.write_text(f'{HEAD}{CLAIM}topology = "mesh-4"\n{other}')
+    assert len(plan_study(file).remarks) == 1
+    assert plan_study(file, "other").remarks == ()
+
+
+def test_many_claims_that_a_preset_leaves_out_are_counted() -> None:
+    texts = tuple(f"claim {number}" for number in range(5))
+    said = "5 claims are not judged, as they have no runs: claim 0; claim 1; claim 2; and 2 more"
+    assert str(ClaimsLeftOutRemark(claims=texts)) == said

@@ -80,7 +80,7 @@ def _document(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> di
         "studies": [
             {
                 "study": outlook.name,
-                **picked(outlook, "mode", "reason", "to_build", "build_seconds"),
+                **picked(outlook, "mode", "reason", "to_build", "build_seconds", "remarks"),
                 "seconds": outlook.seconds(jobs),
                 "runs": outlook.runs,
                 "claims": [{**asdict(claim), **_finite(claim)} for claim in of_study],
@@ -102,7 +102,8 @@ def _text(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> Render
             parts.append(
                 Text(f"to build first: {built}, about {format_seconds(outlook.build_seconds)}")
             )
-        parts += [Text(), _claims(of_study), *_warnings(of_study), Text()]
+        remarks = [Text(remark) for remark in outlook.remarks]
+        parts += [Text(), _claims(of_study), *_warnings(of_study), *remarks, Text()]
     runs = sum(len(outlook.runs) for outlook in outlooks)
     counts = sorted({1, min(outlook.at_once(jobs) for outlook in outlooks)})
     times = ", ".join(
