@@ -176,8 +176,9 @@ class ClaimOutlook:
     spread of stored runs of the same cell, variants and mode, at the level that the verdict uses;
     None where fewer than two of each are stored, infinite where so few seeds show nothing. `stored`
     is how many there are of the variant that has fewer. `published` is the source's smallest
-    change. Below `least` seeds no claim of the family can be shown; below `alone` it has an
-    interval only if others of its family are shown, too.
+    change, `margin` what counts as no change, with its unit. Below `least` seeds no claim of the
+    family can be shown; below `alone` it has an interval only if others of its family are shown,
+    too.
     """
 
     cell: Cell
@@ -193,6 +194,7 @@ class ClaimOutlook:
     unit: str
     stored: int
     published: float | None
+    margin: str
     too_few: bool
 
 
@@ -291,7 +293,7 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
         cell=sample.cell,
         text=claim.text,
         measure=claim.measure,
-        refuted=claim.refuted_by(scale),
+        refuted=claim.refuted_by(sample.unit),
         family=sample.family,
         level=level,
         seeds=seeds,
@@ -301,6 +303,7 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
         unit=linear if scale == "linear" else "%",
         stored=sample.stored,
         published=change_of(min(published, key=abs), scale) if published else None,
+        margin=claim.margin_of(sample.unit),
         too_few=sized and test is not None and shift is not None and shift > test.claim.smallest,
     )
 

@@ -14,6 +14,7 @@ from numalab.results.plan import Cell, PlannedRun
 from numalab.statistics.scale import Scale, default_scale
 from numalab.statistics.verdict import MARGIN, ClaimedChange
 from numalab.study.published import PublishedChange
+from numalab.units import unit_of_difference
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
@@ -139,19 +140,26 @@ class Claim(Document):
         """Return the scale of the claim for a measure in this unit."""
         return self.scale or default_scale(unit)
 
-    def refuted_by(self, scale: Scale) -> str:
-        """Return the condition that refutes the claim on a scale, as a phrase."""
+    def margin_of(self, unit: str) -> str:
+        """Return the margin for a measure in this unit, with its own unit."""
+        linear = self.scale_of(unit) == "linear"
+        return f"{self.margin:g} {unit_of_difference(unit) if linear else '%'}"
+
+    def refuted_by(self, unit: str) -> str:
+        """Return the condition that refutes the claim about a measure in this unit, as a phrase."""
         if self.variant is not None:
             return f"by one run of {self.variant} that is not {self.bounds_text}"
         if self.direction is None:
             return f"by a change that is not {self.bounds_text} %"
         if self.direction == "same":
-            return (
-                f"where {self.to} differs from {self.from_variant} by more than {self.margin:g} %"
-            )
-        if self.change_on(scale).published is not None:
-            return f"where the interval of the change excludes {self.published}"
-        return f"where the change is opposite, or within {self.margin:g} %"
+            margin = self.margin_of(unit)
+            return f"where {self.to} differs from {self.from_variant} by more than {margin}"
+        if self.change_on(self.scale_of(unit)).published is not None:
+            excluded = f"excludes {self.published}"
+        else:
+            towards = "increase" if self.direction == "higher" else "decrease"
+            excluded = f"no {towards} by more than {self.margin_of(unit)}"
+        return f"where the change is opposite, or its interval contains 0 and {excluded}"
 
     def holds(self, value: float | None) -> bool:
         """Return whether a value is within the bounds; a missing value is not."""

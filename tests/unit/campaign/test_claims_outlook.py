@@ -97,18 +97,23 @@ def test_figures_that_may_round_one_number_say_a_direction_only(
 
 
 def test_what_refutes_a_claim() -> None:
-    assert claim().refuted_by("ratio") == "where the change is opposite, or within 5 %"
-    sized = claim(published="9 to 8")
-    assert sized.refuted_by("ratio") == "where the interval of the change excludes 9 to 8"
-    rounded = claim(published="48 to 47 us")
-    assert rounded.refuted_by("ratio") == "where the change is opposite, or within 5 %"
-    same = claim(direction="same", margin=2)
-    assert same.refuted_by("ratio") == "where new differs from old by more than 2 %"
-    bounded = Claim(text="t", measure="m", variant="new", at_least=1, below=3)
-    assert bounded.refuted_by("ratio") == "by one run of new that is not >= 1 and < 3"
-    assert (
-        claim(direction=None, at_most=-5.0).refuted_by("ratio") == "by a change that is not <= -5 %"
+    first = "where the change is opposite, or its interval contains 0 and"
+    assert claim().refuted_by("s") == f"{first} no decrease by more than 5 %"
+    assert claim(direction="higher", margin=0.5).refuted_by("%") == (
+        f"{first} no increase by more than 0.5 points"
     )
+    sized = claim(published="9 to 8")
+    assert sized.refuted_by("s") == f"{first} excludes 9 to 8"
+    rounded = claim(published="48 to 47 us")
+    assert rounded.refuted_by("us") == f"{first} no decrease by more than 5 %"
+    same = claim(direction="same", margin=2)
+    assert same.refuted_by("s") == "where new differs from old by more than 2 %"
+    assert same.refuted_by("%") == "where new differs from old by more than 2 points"
+    linear = claim(direction="same", margin=2, scale="linear")
+    assert linear.refuted_by("MB") == "where new differs from old by more than 2 MB"
+    bounded = Claim(text="t", measure="m", variant="new", at_least=1, below=3)
+    assert bounded.refuted_by("s") == "by one run of new that is not >= 1 and < 3"
+    assert claim(direction=None, at_most=-5.0).refuted_by("s") == "by a change that is not <= -5 %"
 
 
 def outlooks_of(name: str, preset: str | None, mode: str, folder: Path) -> dict[str, ClaimOutlook]:
@@ -163,6 +168,7 @@ def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> N
     assert (entries[FAULTS]["seeds"], entries[FAULTS]["least"]) == (5, 4)
     whole = " ".join(invoke(command, *asked).stdout.split())
     assert f"too few seeds: ring-4, xfsrepair: {FAULTS}: 5 a variant would show" in whole
+    assert "the margin is 5 % (from 5 stored runs)" in whole
     alone = (
         "few seeds: 5 a variant decide a secondary claim only if others are shown, too; 6 decide"
     )

@@ -188,8 +188,9 @@ def _warning(claim: ClaimOutlook) -> Iterator[str]:
     if claim.seeds < claim.least:
         yield f"{name}: {claim.seeds} a variant show nothing, {claim.least} can"
     elif claim.too_few:
-        published = _change(claim.published, claim.unit)
+        published = f"published is {_change(claim.published, claim.unit)}"
+        sought = f"the margin is {claim.margin}" if claim.published is None else published
         yield (
             f"{name}: {claim.seeds} a variant would show {_change(claim.smallest, claim.unit)},"
-            f" published is {published} (from {claim.stored} stored runs)"
+            f" {sought} (from {claim.stored} stored runs)"
         )
