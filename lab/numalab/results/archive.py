@@ -19,8 +19,13 @@ from numalab.errors import HostError, UserError, shown
 from numalab.files import make_dir, open_regular, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.compact import write_compact
-from numalab.results.layout import Results, is_of_results, require_no_result
-from numalab.results.reader import load_plan, load_study
+from numalab.results.layout import (
+    Results,
+    is_of_results,
+    is_of_unfinished,
+    require_no_result,
+)
+from numalab.results.reader import load_plan, load_study, load_unfinished
 from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
 
@@ -41,9 +46,10 @@ OnFile = Callable[[str], None]
 def export_results(results: Results, target: Path, on_file: OnFile | None = None) -> int:
     """Write results to a tar archive that is compressed by zstd; returns the number of files.
 
-    The same results give the same bytes. Incomplete runs, job disks and files that numalab did not
-    write are left out. Raises UserError for a folder without results and for a `target` that is one
-    of their files, HostError when the archive cannot be written.
+    The same results give the same bytes. Job disks, files that numalab did not write, and all but
+    the manifests of runs without a result are left out. Raises UserError for a folder without
+    results and for a `target` that is one of their files, HostError when the archive cannot be
+    written.
     """
     load_plan(results)
     require_no_result(target, "TARGET")
@@ -67,33 +73,32 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
 
 
 def export_compact(results: Results, target: Results) -> int:
-    """Write the compact form of results to a new folder; returns the number of runs.
+    """Write the compact form of results to a new folder; returns the number of finished runs.
 
-    Incomplete runs are left out. Raises UserError for a folder without results and an existing
-    `target`, HostError when the form cannot be written.
+    Of a run without a result it has the manifest. Raises UserError for a folder without results and
+    an existing `target`, HostError when the form cannot be written.
     """
     with reading(target.path):
         if os.path.lexists(target.path):
             raise UserError("exists already", file=target.path)
     plan, runs = load_study(results)
     make_dir(target.path)
+    left = load_unfinished(results, plan)
+    rows = [
+        *((run.manifest, run.measures.values(), run.added) for run in runs),
+        *((manifest, (), ()) for manifest in left.values()),
+    ]
     write_compact(
         target.compact,
         plan.model_dump_json(),
         (
             (
-                json.dumps(run.manifest.table()),
-                (
-                    run.id,
-                    run.cell.topology,
-                    run.cell.label,
-                    run.manifest.variant,
-                    run.manifest.seed,
-                ),
-                run.measures.values(),
-                run.added,
+                json.dumps(run.table()),
+                (run.run, run.topology, run.workload.label, run.variant, run.seed),
+                measures,
+                added,
             )
-            for run in runs
+            for run, measures, added in rows
         ),
     )
     return len(runs)
@@ -127,7 +132,8 @@ def _files(folder: Path) -> Iterator[Path]:
     job_disk = RunDir(Path()).job_disk.name
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        ours = all(map(is_plain, parts)) and path.name != job_disk and BELIEVED.isdisjoint(parts)
+        named = all(map(is_plain, parts)) or is_of_unfinished(path.relative_to(folder))
+        ours = named and path.name != job_disk and BELIEVED.isdisjoint(parts)
         if ours and path.is_file() and not path.is_symlink():
             yield path
 
@@ -263,7 +269,7 @@ def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
     if (
         not path.parts
         or len(path.parts) > DEEPEST
-        or not all(is_plain(part) for part in path.parts)
+        or not (all(map(is_plain, path.parts)) or is_of_unfinished(path))
         or not BELIEVED.isdisjoint(path.parts)
     ):
         raise UserError(f"holds a file with a forbidden name: {member.name[:80]!r}", file=archive)

@@ -1,11 +1,12 @@
 """compact.parquet: all manifests and all measures of some results in one table.
 
 A row is a measure of a run. The first row of a run also holds its manifest, and the first row of
-the table the plan, both as the texts of their JSON files. Events, timelines, findings and logs are
+the table the plan, both as the texts of their JSON files. A run without a result has a row without
+a measure. Events, timelines, findings and logs are
 left out: deterministic runs give them again (`numalab verify --output`).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -43,6 +44,7 @@ COLUMNS = pl.Schema(
 # True for the measures that `numalab measure` added; without any there is no such column.
 _ADDED = pl.Schema({"added": pl.Boolean})
 _INFO = ("measure", "unit", "direction", "kind", "definition", "source")
+_OF_MEASURE = len(COLUMNS) - 7  # columns: all but those of the run, the manifest and the plan
 _INFOS = TypeAdapter(tuple[StoredMeasure, ...])
 _MOST_ROWS = 1_000_000
 _MOST_BYTES = 256 << 20
@@ -65,8 +67,9 @@ def write_compact(
 ) -> None:
     """Write a compact file.
 
-    A run is its manifest as JSON, the values of `run` to `seed`, its measures, and the names of
-    those that were added. Raises UserError for more measures than can be read.
+    A run is its manifest as JSON, the values of `run` to `seed`, its measures (none without a
+    result), and the names of those that were added. Raises UserError for more measures than can be
+    read.
     """
     rows: list[tuple[object, ...]] = []
     for manifest, key, measures, added in runs:
@@ -78,6 +81,8 @@ def write_compact(
             last = (text, None if rows else plan, info.name in added)
             rows.append((*key, info.name, value, exact, *about, *last))
             text = None
+        if text is not None:
+            rows.append((*key, *[None] * _OF_MEASURE, text, None if rows else plan, False))
     if not 0 < len(rows) <= _MOST_ROWS:
         raise UserError(f"{len(rows)} measures: 1 to {_MOST_ROWS} are possible", file=path)
     schema = pl.Schema({**COLUMNS, **_ADDED})
@@ -104,6 +109,7 @@ def read_compact_runs(path: Path) -> tuple[CompactRun, ...]:
     scanned = _scanned(path)
     if "added" not in scanned.collect_schema():
         scanned = scanned.with_columns(added=False)
+    scanned = scanned.filter(~_without_result())
     table = collect(scanned.select("run", *_INFO, "value", "integer", "manifest", "added"))
     infos = table.select(_INFO).unique(maintain_order=True).with_row_index("info")
     stored = _INFOS.validate_json(
@@ -115,6 +121,21 @@ def read_compact_runs(path: Path) -> tuple[CompactRun, ...]:
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("the rows of a run are not together")
     return runs
+
+
+def read_compact_unfinished(path: Path) -> Mapping[str, bytes]:
+    """Return the manifests of runs without a result, as JSON and not checked, by name.
+
+    Raises what `read_compact_plan` raises.
+    """
+    rows = collect(_scanned(path).filter(_without_result()).select("run", "manifest"))
+    if any(rows.null_count().row(0)):
+        raise ValueError("a run has no name or no manifest")
+    return {name: str(manifest).encode() for name, manifest in rows.iter_rows()}
+
+
+def _without_result() -> pl.Expr:
+    return pl.all_horizontal(pl.col(*_INFO, "value", "integer").is_null())
 
 
 def _scanned(path: Path) -> pl.LazyFrame:

@@ -117,6 +117,15 @@ def is_of_results(path: PurePath) -> bool:
     return str(path) in places_in(Results)
 
 
+def is_of_unfinished(path: PurePath) -> bool:
+    """Return whether a file of results is the manifest of a run that ended without a result."""
+    match path.parts:
+        case ("runs", folder, "manifest.json"):
+            name, _, how = folder.rpartition(".")
+            return is_plain(name) and how in ("failed", "interrupted")
+    return False
+
+
 def require_no_result(path: Path, option: str) -> None:
     """Raise UserError for a file to write that numalab has in a folder of results."""
     place = Path(os.path.realpath(path.parent), path.name)

@@ -6,7 +6,7 @@ results are damaged.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +23,12 @@ from numalab.recording.events import COLUMNS, typed
 from numalab.recording.marks import Mark
 from numalab.recording.recording import read_domains
 from numalab.recording.spans import SPANS, RunTimeline, timeline_of
-from numalab.results.compact import CompactRun, read_compact_plan, read_compact_runs
+from numalab.results.compact import (
+    CompactRun,
+    read_compact_plan,
+    read_compact_runs,
+    read_compact_unfinished,
+)
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest
 from numalab.results.plan import Cell, StoredPlan
@@ -230,6 +235,27 @@ def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
             raise UserError(reason, file=run.file)
     runs.sort(key=lambda run: order[run.id])
     return plan, tuple(runs)
+
+
+def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest]:
+    """Load the manifests of planned runs that ended without a result, by run.
+
+    One that cannot be read is left out. Raises UserError for damaged compact results.
+    """
+    if results.is_compact:
+        with damage_explained(results.compact):
+            texts = read_compact_unfinished(results.compact)
+            _RUNS.check(b"".join(texts.values()))
+        read = (_read_stored(results.compact, text, Manifest) for text in texts.values())
+        return {manifest.run: manifest for manifest in read}
+    manifests: dict[str, Manifest] = {}
+    finished = results.finished()
+    for run in plan.runs:
+        for directory in (results.failed(run.id), results.interrupted(run.id)):
+            if run.id not in finished and directory.manifest.exists():
+                with suppress(UserError):
+                    manifests.setdefault(run.id, load_manifest(directory))
+    return manifests
 
 
 def load_runs(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:

@@ -12,7 +12,7 @@ from numalab.locks import is_locked
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest, RunStatus
 from numalab.results.plan import PlannedRun
-from numalab.results.reader import load_manifest, load_plan, load_study
+from numalab.results.reader import load_manifest, load_plan, load_study, load_unfinished
 from numalab.run_dir import RunDir
 
 _LAST_BYTES = 4096
@@ -74,14 +74,13 @@ def read_progress(results: Results) -> Progress:
     active = is_locked(results.path)
     plan = load_plan(results)
     if results.is_compact:
-        finished = {run.id: run.manifest for run in load_study(results)[1]}
+        ended = {**load_unfinished(results, plan)}
+        ended |= {run.id: run.manifest for run in load_study(results)[1]}
     else:
-        finished = {
-            name: load_manifest(directory) for name, directory in results.finished().items()
-        }
+        ended = {name: load_manifest(directory) for name, directory in results.finished().items()}
     states = tuple(
-        _ended(run, finished[run.id])
-        if run.id in finished
+        _ended(run, ended[run.id])
+        if run.id in ended
         else unfinished_state(results, run, active=active)
         for run in plan.runs
     )
@@ -89,11 +88,11 @@ def read_progress(results: Results) -> Progress:
 
 
 def _ended(run: PlannedRun, about: Manifest) -> RunState:
-    """Return the state of a run with its final folder; its manifest may name a failure."""
-    cell = str(run.cell)
-    if about.status is RunStatus.OK:
-        return RunState(run.id, State.DONE, "", about.seconds, cell)
-    return RunState(run.id, State.FAILED, _first_line(about.reason), about.seconds, cell)
+    """Return the state of a run by its manifest, which may name a failure."""
+    states = {RunStatus.OK: State.DONE, RunStatus.INTERRUPTED: State.INTERRUPTED}
+    state = states.get(about.status or RunStatus.FAILED, State.FAILED)
+    text = "" if state is State.DONE else _first_line(about.reason)
+    return RunState(run.id, state, text, about.seconds, str(run.cell))
 
 
 def unfinished_state(results: Results, planned: PlannedRun, *, active: bool) -> RunState:

@@ -1,13 +1,16 @@
 """The compact form of results: written, read like whole results, and refused when hostile."""
 
+import io
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+import zstandard
 from typer.testing import CliRunner
 
 from numalab.cli.main import application
@@ -25,6 +28,7 @@ from numalab.results.reader import load_plan, load_runs
 from numalab.results.status import State, read_progress
 from numalab.results.stored import StoredMeasure
 from support.example_results import RUNS, copy_example
+from support.unfinished_results import copy_with_cells, leave, planned_runs
 
 WHOLE = Results(project_dir() / "reports" / "examples" / "group-construction")
 POST = Results(project_dir() / "reports" / "examples" / "group-construction-post")
@@ -113,6 +117,73 @@ def test_runs_without_result_are_left_out(tmp_path: Path) -> None:
     shutil.rmtree(whole.path / "runs")
     with pytest.raises(UserError, match="0 measures"):
         export_compact(whole, Results(tmp_path / "empty"))
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Results:
+    """Results of five runs: one finished, one failed, one was lost, one interrupted."""
+    results = Results(copy_with_cells(tmp_path / "failed", ["hogs", "other"]))
+    names = planned_runs(results.path)
+    leave(results.path, names[1], ".failed", status="failed", reason="it exited with status 3")
+    leave(results.path, names[2], ".failed", status="lost", cause="guest", reason="it panicked")
+    leave(results.path, names[3], ".interrupted", status="interrupted", reason="stopped")
+    (results.failed(names[1]).out).mkdir()
+    (results.failed(names[1]).stdout).write_text("large")
+    return results
+
+
+def told(results: Results) -> list[tuple[str, str, str, float | None]]:
+    study = gather(results)
+    runs = [run for report in study.reports for run in report.runs]
+    runs += [run for cell in study.unreported for run in cell.runs]
+    return [(run.id, str(run.status), run.reason, run.seconds) for run in runs]
+
+
+def test_what_failed_is_told_by_every_form_of_the_results(failed: Results, tmp_path: Path) -> None:
+    expected = told(failed)
+    assert [status for _, status, _, _ in expected].count("None") == 2
+    assert any(reason == "it panicked" for _, _, reason, _ in expected)
+    compact, archive = Results(tmp_path / "compact"), tmp_path / "a.tar.zst"
+    assert export_compact(failed, compact) == 1
+    again = Results(tmp_path / "again")
+    export_compact(compact, again)
+    export_results(failed, archive)
+    imported = import_results(archive, tmp_path / "imported")
+    assert not imported.failed(planned_runs(failed.path)[1]).stdout.exists()
+    states = [run.state for run in read_progress(failed).runs]
+    for results in (compact, again, imported):
+        assert told(results) == expected
+        assert [run.state for run in read_progress(results).runs] == states
+        assert [run.id for run in load_runs(results)[1]] == [planned_runs(failed.path)[0]]
+
+
+def test_the_manifest_of_a_failed_run_is_checked(failed: Results, tmp_path: Path) -> None:
+    compact = Results(tmp_path / "compact")
+    export_compact(failed, compact)
+    table = pl.read_parquet(compact.compact)
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    text = table["manifest"][-1].replace("interrupted", "gone")
+    for reason, column, value in (("no name", "run", None), ("status", "manifest", text)):
+        new = pl.when(last).then(pl.lit(value, pl.String)).otherwise(pl.col(column))
+        spoiled = table.with_columns(new.alias(column))
+        spoiled.write_parquet(compact.compact)
+        with pytest.raises(UserError, match=reason):
+            gather(compact)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["runs/a.failed/measures.json", "runs/.failed/manifest.json", "a.failed/manifest.json",
+     "runs/a.running/manifest.json", "runs/a.failed/out/manifest.json"],
+)  # fmt: skip
+def test_an_archive_has_no_other_file_of_a_failed_run(tmp_path: Path, name: str) -> None:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo(name))
+    archive = tmp_path / "a.tar.zst"
+    archive.write_bytes(zstandard.compress(raw.getvalue()))
+    with pytest.raises(UserError, match="forbidden name"):
+        import_results(archive, tmp_path / "imported")
 
 
 def cut(column: str, value: object) -> Callable[[pl.DataFrame], pl.DataFrame]:

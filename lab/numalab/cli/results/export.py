@@ -29,7 +29,7 @@ def command(
         ),
     ] = False,
 ) -> None:
-    """Pack the finished runs of results into one file.
+    """Pack results into one file; of failed runs, the manifest with the reason.
 
     With `--compact`, the target is a folder with compact.parquet (all measures and manifests) and
     changelog.txt. `report`, `compare`, `query` and `verify` read it like whole results. It has no

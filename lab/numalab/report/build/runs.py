@@ -11,7 +11,7 @@ from numalab.report.build.placement_rows import placement_line, proof_rows
 from numalab.results.layout import Results
 from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 from numalab.results.plan import Cell, PlannedRun, StoredPlan
-from numalab.results.reader import StoredRun, load_manifest
+from numalab.results.reader import StoredRun, load_manifest, load_unfinished
 from numalab.results.status import RunState, State, unfinished_state
 
 LONGEST_REASON = 4000  # characters: of a reason that a guest wrote
@@ -55,11 +55,12 @@ def unfinished_by_cell(
 ) -> dict[Cell, tuple[document.Run, ...]]:
     """Return the planned runs without a result, by cell, in the order of the plan.
 
-    `stored` are the runs with a final folder; a manifest among them may record a failure. `errors`
-    are reasons by run, for runs that stored none.
+    `stored` are the runs with a final folder; a manifest among them may record a failure. Compact
+    results have only the manifests. `errors` are reasons by run, for runs that stored none.
     """
     active = is_locked(results.path)
-    ended = {run.id: run.manifest for run in stored}
+    ended = {**load_unfinished(results, plan)} if results.is_compact else {}
+    ended |= {run.id: run.manifest for run in stored}
     runs: dict[Cell, list[document.Run]] = {}
     for planned in plan.runs:
         about = ended.get(planned.id)
