@@ -5,6 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.document import CellReport
 from numalab.report.formats.terminal import render_terminal
 from numalab.results.manifest import RunStatus
@@ -78,3 +79,18 @@ def test_what_spoils_the_figures_is_said() -> None:
     assert "1 of 6 runs gave no result" in text
     assert "claim FAILS" in text
     assert "n/s: the guest cannot measure it; it is not 0" in text
+
+
+def test_a_verdict_is_shown_with_its_detail() -> None:
+    """As in the changelog."""
+    open_claim = ClaimOutcome(
+        "less time", "lower", "3 to 2", True, verdict="inconclusive",
+        detail="53 seeds would decide", required=False,
+    )  # fmt: skip
+    smaller = replace(open_claim, verdict="direction only", detail="smaller")
+    report = replace(sample_report(), claims=(open_claim, smaller))
+    text = shown(report)
+    assert all(len(line) <= 100 for line in text.splitlines())
+    words = [word for line in text.splitlines() for word in line.split()]
+    assert re.search(r"inconclusive\b.*\(53 .*seeds .*would .*decide\)", " ".join(words))
+    assert "direction only" in text and "(smaller)" in text

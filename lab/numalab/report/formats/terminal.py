@@ -198,9 +198,10 @@ def _line(name: str, text: str, style: str = "") -> RenderableType:
     return _beside(Text(formatting.printable(name), "bold"), 9, text, style)
 
 
-def _beside(first: Text, width: int, text: str, style: str = "") -> Table:
+def _beside(first: Text, width: int, text: str, style: str = "", *, fold: bool = False) -> Table:
+    """Lay out two texts; with `fold`, a first one that is wider wraps within its width."""
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, min_width=width)
+    grid.add_column(no_wrap=not fold, min_width=width, max_width=width if fold else None)
     grid.add_column()
     grid.add_row(first, Text(formatting.printable(text), style))
     return grid
@@ -260,11 +261,15 @@ def _claims(report: CellReport) -> list[RenderableType]:
         published = f" (published: {claim.published})" if claim.published else ""
         text = f"{claim.text}{published}: expected {claim.expected}, measured {claim.measured}"
         # Why something cannot be seen is too long for the first column.
-        first = formatting.verdict_words(claim, claim.verdict)
+        first = formatting.verdict_words(claim, _with_detail(claim, claim.verdict))
         words = f"{text}; {claim.reason}" if claim.reason else text
         title = first if claim.verdict else f"claim {first}"
-        lines.append(_beside(Text(title, style), 19, words))
+        lines.append(_beside(Text(title, style), 19, words, fold=True))
     return lines
+
+
+def _with_detail(claim: ClaimOutcome, verdict: str) -> str:
+    return f"{verdict} ({claim.detail})" if claim.detail else verdict
 
 
 def render_claim_table(reports: Sequence[CellReport]) -> RenderableType | None:
@@ -315,7 +320,7 @@ def _claim_columns(*, headed: bool) -> Table:
 
 
 def _claim_verdict(claim: ClaimOutcome, reasons: dict[str, int]) -> Text:
-    words = formatting.verdict_words(claim, claim.verdict_in_mode)
+    words = formatting.verdict_words(claim, _with_detail(claim, claim.verdict_in_mode))
     if claim.reason:
         words += f" ({reasons.setdefault(formatting.printable(claim.reason), len(reasons) + 1)})"
     return Text(words, _STANDING_STYLES[claim.standing])
