@@ -122,13 +122,14 @@ def _lines(overview: Overview) -> Iterator["Callable[[TaskEvent], None]"]:
 
 
 def ending_line(event: "TaskEvent", overview: Overview, now: float) -> str:
-    """Return the line for a run that has ended, with the time left."""
-    line = f"[{overview.ended}/{overview.total}] {event.task.run.id}: {event.text}"
+    """Return the text for a run that has ended, with the time left in its first line."""
+    text, *more = event.text.split("\n")  # what the guest printed, and where its files are
+    line = f"[{overview.ended}/{overview.total}] {event.task.run.id}: {text}"
     if event.kind == "done":
         line += f" ({event.seconds:.1f} s)"
     if overview.ended < overview.total and event.kind != "retry":
         line += f", {format_seconds(overview.seconds_left(now))} left"
-    return line
+    return "\n".join([line, *more])
 
 
 @contextmanager

@@ -171,7 +171,11 @@ def test_what_is_shown_while_runs_are_under_way(tmp_path: Path) -> None:
     done = TaskEvent("done", every[0], "done", 1, 9.0)
     overview.note(done, 9.0)
     assert ending_line(done, overview, 9.0) == f"[1/4] {every[0].run.id}: done (9.0 s), 9.0 s left"
-    overview.note(TaskEvent("failed", every[1], "failed: x", 2), 10.0)
+    failure = TaskEvent("failed", every[1], "failed: x\n  | score 106\n  kept: a.failed", 2)
+    overview.note(failure, 10.0)
+    said = f"[2/4] {every[1].run.id}: failed: x, "
+    assert ending_line(failure, overview, 10.0).startswith(said)
+    assert ending_line(failure, overview, 10.0).endswith(" left\n  | score 106\n  kept: a.failed")
     assert (overview.failed, overview.running) == (1, {})
 
 
