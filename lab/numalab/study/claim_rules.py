@@ -9,7 +9,7 @@ from numalab.errors import UserError
 from numalab.results.plan import Cell, PlannedRun
 from numalab.statistics.scale import margin_of
 from numalab.study.axis import axis_labels
-from numalab.study.claims import Claim
+from numalab.study.claims import MOST_PRIMARY, Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.published import VALID, PublishedChange
 from numalab.topology.load import list_topologies
@@ -42,6 +42,21 @@ def check_claims(
                 _check_measure(claim.measure, topology, workload, path, f"{key}.measure")
                 if claim.mechanism is not None:
                     _check_measure(claim.mechanism, topology, workload, path, f"{key}.mechanism")
+
+
+def check_primary(study: Study, runs: Mapping[Cell, Iterable[PlannedRun]], path: Path) -> None:
+    """Raise UserError for more primary claims than a post may have: one counts in each cell."""
+    count = sum(
+        claim.primary
+        for cell, of_cell in runs.items()
+        for claim in claims_about(study.claims, cell, of_cell)
+    )
+    if count > (most := study.primary_claims or MOST_PRIMARY):
+        reason = (
+            f"{count} primary claims, counted in each cell, and at most {most} are possible;"
+            " give a primary claim its topology and its workload"
+        )
+        raise UserError(reason, file=path, key="claims")
 
 
 def claims_without_runs(file: Study, preset: str | None, runs: Iterable[PlannedRun]) -> list[int]:

@@ -40,7 +40,7 @@ class Claim(Document):
     published: str = Field(default="", max_length=200)
     """The change that the source reports: `555 to 8`, `+7% to +15%`, or words for a direction."""
     primary: bool = Field(default=False, exclude_if=lambda primary: not primary)
-    """One of at most six claims that decide about a post."""
+    """One of at most six claims, counted in each cell, that decide about a post."""
     scale: Scale | None = Field(default=None, exclude_if=lambda scale: scale is None)
     """`count` compares logarithms of counts + 0.5, `ratio` logarithms, `linear` values. By default
     `linear` for percentages, `ratio` for times and rates, else `count`."""

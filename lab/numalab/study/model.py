@@ -233,9 +233,6 @@ class Study(Document):
             for value, times in Counter[Hashable](values).items():
                 if times > 1:
                     raise ValueError(f"{axis}: {value!r} is a duplicate")
-        primary = sum(claim.primary for claim in self.claims)
-        if primary > (most := self.primary_claims or MOST_PRIMARY):
-            raise ValueError(f"claims: {primary} are primary, more than {most}")
         for place, claim in enumerate(self.claims):
             _require_names(f"claims[{place}]", "variant", claim.variants, self.variants)
             _require_names(

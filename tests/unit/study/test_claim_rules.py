@@ -230,6 +230,26 @@ def test_a_claim_may_be_about_the_machine_of_a_preset(tmp_path: Path) -> None:
     assert plan_study(file, "other").remarks == ()
 
 
+def test_a_primary_claim_counts_in_each_of_its_cells(tmp_path: Path) -> None:
+    """A family of 8 needs more seeds than one of 6."""
+    file = tmp_path / "s.toml"
+    machines = 'topologies = ["ring-4", "mesh-4", "mesh-8", "ring-8"]'
+    uses = "".join(
+        f'[[workloads]]\nname = "bound-hogs"\nlabel = "{label}"\n' for label in ("a", "b")
+    )
+    text = HEAD.replace('topologies = ["ring-4"]', machines)
+    text = text.replace('[[workloads]]\nname = "bound-hogs"\n', uses) + CLAIM + "primary = true\n"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        plan_study(file)
+    assert str(caught.value) == (
+        f"{file}: claims: 8 primary claims, counted in each cell, and at most 6 are possible;"
+        " give a primary claim its topology and its workload"
+    )
+    file.write_text(f'{text}workload = "a"\n')
+    assert plan_study(file).remarks == ()
+
+
 def test_many_claims_that_a_preset_leaves_out_are_counted() -> None:
     texts = tuple(f"claim {number}" for number in range(5))
     said = "5 claims are not judged, as they have no runs: claim 0; claim 1; claim 2; and 2 more"
