@@ -157,12 +157,22 @@ def _explained(
             return UserError(f"unknown key{hint}", file=path, key=key, choices=fields)
         case "missing":
             return UserError("this key is missing", file=path, key=key)
+        case "too_short" | "too_long":
+            return UserError(_wrong_length(detail), file=path, key=key or None)
         case "value_error":
             return UserError(str(detail["ctx"]["error"]), file=path, key=key or None)
     value = repr(detail["input"])[:60]
     first, *rest = dict.fromkeys(error["msg"] for error in alike)
     texts = [_lowered(first), *(text.removeprefix("Input should be ") for text in rest)]
     return UserError(f"{', or '.join(texts)}, found {value}", file=path, key=key or None)
+
+
+def _wrong_length(detail: ErrorDetails) -> str:
+    context = detail["ctx"]
+    few = detail["type"] == "too_short"
+    bound = context["min_length" if few else "max_length"]
+    values = "1 value" if bound == 1 else f"{bound} values"
+    return f"needs at {'least' if few else 'most'} {values}, found {context['actual_length']}"
 
 
 def _lowered(text: str) -> str:

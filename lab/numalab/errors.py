@@ -1,7 +1,8 @@
 """Errors with their exit codes; a class for each action of the user."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path, PurePath
@@ -42,6 +43,22 @@ class UserError(LabError):
             text += _suggestion(message, self.choices)
             text += f" (valid: {_bounded(', '.join(self.choices))})"
         super().__init__(text)
+
+
+@contextmanager
+def named_in(file: Path | str, key: str, *, choices: Iterable[str] = ()) -> Iterator[None]:
+    """Name the file and the key that hold what a UserError without a file is about.
+
+    `choices` are valid there, too.
+    """
+    try:
+        yield
+    except UserError as error:
+        if error.file is not None:
+            raise
+        every = (*choices, *error.choices) if error.choices else ()
+        about = "" if error.key is None else f"{error.key}: "
+        raise UserError(f"{about}{error.message}", file=file, key=key, choices=every) from None
 
 
 class HostError(LabError):

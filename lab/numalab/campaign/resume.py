@@ -43,7 +43,7 @@ def newest_results(plan: Plan) -> Results:
     own = [results for results in stored if _is_of(plan, results)]
     if not own:
         reason = "results of another version or preset" if stored else "no results to go on with"
-        raise UserError(f"there are {reason}", file=parent)
+        raise UserError(f"there are {reason}; start anew without --resume", file=parent)
     return own[-1]
 
 
@@ -115,7 +115,10 @@ def _stored_plan(plan: Plan, results: Results) -> StoredPlan | None:
     if not results.plan.exists():
         return None
     if not _same_runs(old := load_plan(results), plan):
-        reason = "these results are of another study or an older version"
+        reason = (
+            "these results are of another study or an older version;"
+            " name another folder with --output, or delete this one"
+        )
         raise UserError(reason, file=results.path)
     return old
 

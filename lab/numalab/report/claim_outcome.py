@@ -37,9 +37,10 @@ class ClaimTestFigures:
 class ClaimOutcome:
     """A claim of the study, the measured figures, and the verdict.
 
-    `verdict` is empty for bounds without a direction. With `cannot be seen` it has a `reason`, with
-    some others a `detail`. `published` is the figure that the source gives. A claim that is not
-    `required` always holds; one of `each_run` bounds every run of a variant.
+    `verdict` is empty for bounds without a direction. With `cannot be seen` it has a `reason`, which
+    is that of the mode if `by_mode`, with some others a `detail`. `published` is the figure that
+    the source gives. A claim that is not `required` always holds; one of `each_run` bounds every
+    run of a variant.
     """
 
     text: str
@@ -53,6 +54,7 @@ class ClaimOutcome:
     required: bool = True
     each_run: NotInJson[bool] = False
     reason: NotInJson[str] = ""
+    by_mode: NotInJson[bool] = True
     detail: NotInJson[str] = ""
     figures: ClaimTestFigures | None = None
 
@@ -73,4 +75,4 @@ class ClaimOutcome:
     @property
     def verdict_in_mode(self) -> str:
         """The verdict in words, without its reason."""
-        return f"{self.verdict} in this mode" if self.reason else self.verdict
+        return f"{self.verdict} in this mode" if self.reason and self.by_mode else self.verdict

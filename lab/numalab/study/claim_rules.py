@@ -30,7 +30,7 @@ def check_claims(
             reason = "a claim of no change needs a measure that is above 0 where the code acts"
             raise UserError(reason, file=path, key=f"claims[{place}].mechanism")
         named = claim.topology
-        if named not in (None, *topologies) and named not in list_topologies():
+        if named not in (None, *topologies, *study.machines, *list_topologies()):
             key = f"claims[{place}].topology"
             raise UserError(
                 f"no topology {claim.topology!r}", file=path, key=key, choices=topologies

@@ -1,6 +1,6 @@
 """The plan of a study: all inputs that it names, loaded and checked before a build."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from numalab.capture.spec import CaptureSpec, load_capture
 from numalab.document import read_document
 from numalab.emulator.emulator_specs import find_emulator
-from numalab.errors import UserError
+from numalab.errors import UserError, named_in
 from numalab.image.recipe import Recipe, list_recipes, load_recipe
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patched_kernel import find_kernel, named_kernel
@@ -168,8 +168,8 @@ def make_plan(
     fitting, remarks = _workloads(study, topologies, runs, path)
     runs = tuple(run for run in runs if run.cell in fitting)
     workloads = {cell: _with_sampler(bound, capture) for cell, bound in fitting.items()}
-    names = {study.variants[run.variant].kernel for run in runs}
-    recipe = load_recipe(study.image)
+    with named_in(path, "image"):
+        recipe = load_recipe(study.image)
     _check_packages(workloads, recipe, path)
     check_claims(study, topologies, workloads, path)
     for place, name in enumerate(study.key_measures):  # a report shows those of its cell
@@ -183,7 +183,7 @@ def make_plan(
         preset=preset,
         study=study,
         topologies=topologies,
-        kernels={name: (kernels or {}).get(name) or find_kernel(name) for name in sorted(names)},
+        kernels=_kernels(study, {run.variant for run in runs}, kernels or {}, path),
         workloads=workloads,
         recipe=recipe,
         capture=capture,
@@ -192,6 +192,18 @@ def make_plan(
         remarks=remarks,
         schedulers=find_schedulers(study, {run.variant for run in runs}, path),
     )
+
+
+def _kernels(
+    study: Study, variants: Container[str], ready: Mapping[str, KernelSpec], path: Path
+) -> dict[str, KernelSpec]:
+    """Find the kernels of some variants, in the order of their names."""
+    kernels: dict[str, KernelSpec] = {}
+    for variant, table in study.variants.items():
+        if variant in variants and (name := table.kernel) not in kernels:
+            with named_in(path, f"variants.{variant}.kernel"):
+                kernels[name] = ready.get(name) or find_kernel(name)
+    return dict(sorted(kernels.items()))
 
 
 def require_lab_names(study: Study, path: Path) -> None:
@@ -214,7 +226,8 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     """Load the topologies, and check the topologies in `include` and `exclude`."""
     loaded: dict[str, Topology] = {}
     for place, text in enumerate(study.topologies):
-        topology = machine_of(study, text, path)
+        with named_in(path, f"topologies[{place}]", choices=study.machines):
+            topology = machine_of(study, text, path)
         if topology.name in loaded:
             reason = f"two topologies are called {topology.name}"
             raise UserError(reason, file=path, key=f"topologies[{place}]")
@@ -227,7 +240,7 @@ def _topologies(study: Study, path: Path) -> dict[str, Topology]:
     ]
     for key, name in named:
         # A preset may have left out a topology that these name.
-        if name not in loaded and name not in list_topologies():
+        if name not in (*loaded, *study.machines, *list_topologies()):
             raise UserError(
                 f"no topology {name!r} in this study", file=path, key=key, choices=loaded
             )
@@ -283,7 +296,9 @@ def _workloads(
 
 def _fitted(use: WorkloadUse, topology: Topology, path: Path, place: int) -> BoundWorkload:
     key = f"workloads[{place}].parameters"
-    bound = resolve(load_workload(use.name), use.parameters, topology, file=path, key=key)
+    with named_in(path, f"workloads[{place}].name"):
+        workload = load_workload(use.name)
+    bound = resolve(workload, use.parameters, topology, file=path, key=key)
     return changed(bound, use.guest, topology, path, f"workloads.{use.label}.guest")
 
 
@@ -320,10 +335,8 @@ def require_measure(plan: Plan, name: str, key: str) -> None:
 def _check_emulator(study: Study, path: Path) -> None:
     if study.machine.emulator is None:
         return
-    try:
+    with named_in(path, "machine.emulator"):
         find_emulator(study.machine.emulator)
-    except UserError as error:
-        raise UserError(str(error), file=path, key="machine.emulator") from None
 
 
 def _check_tunables(study: Study, path: Path) -> None:

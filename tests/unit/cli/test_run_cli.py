@@ -171,7 +171,8 @@ def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
     assert f"results in {parent / '2'}" in run(STUDY, "--resume").stderr
     for name in ("1", "2"):
         (parent / name / "plan.json").unlink()
-    with pytest.raises(UserError, match="there are results of another version or preset"):
+    remedy = "there are results of another version or preset; start anew without --resume"
+    with pytest.raises(UserError, match=remedy):
         run(STUDY, "--resume")
 
 

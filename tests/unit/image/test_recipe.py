@@ -65,7 +65,7 @@ def test_a_name_is_not_a_path(written: Written, name: str) -> None:
         ('"dash"', '"dash --force"', "packages", "not a Debian package name"),
         ('"dash"', '"--hook=x"', "packages", "not a Debian package name"),
         ('"dash"', '"numactl"', "packages", "'numactl' is named twice"),
-        ('["numactl", "dash"]', "[]", "packages", "at least 1 item"),
+        ('["numactl", "dash"]', "[]", "packages", "needs at least 1 value, found 0"),
         ('["numactl", "dash"]', '"dash"', "packages", "found 'dash'"),
         ("tiny", 'tiny"\nexclude = ["etc/*"]\n#', "exclude", "not an absolute path"),
         ("tiny", 'tiny"\nlimit_mib = 1\n#', "limit_mib", "greater than or equal to 16"),

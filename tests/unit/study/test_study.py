@@ -119,7 +119,8 @@ def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
     stored = read_json(results.plan)
     assert stored["file"]["question"] == plan.study.question
     write_json(results.plan, stored | {"file": {**stored["file"], "seeds": [77]}})
-    with pytest.raises(UserError, match="another study"):
+    remedy = "another study or an older version; name another folder with --output, or delete"
+    with pytest.raises(UserError, match=remedy):
         write_plan(plan, results)
 
 
@@ -182,6 +183,55 @@ claims = [
         for cell in plan.cells
     }
     assert claims == {"mesh-4": ["one"], "ring-4": ["both", "one"]}
+
+
+MINE = """
+[machines.mine]
+summary = "a machine of this study"
+nodes = 2
+cpus = 1
+memory_mib = 256
+[machines.mine.shape]
+kind = "ring"
+distances = [10, 20]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ring-4"', '"mime"', r"topologies[0]: no topology is called 'mime'; did you mean mine?"),
+        ('"debian-6.12"', '"debian-6.13"', "variants.old.kernel: no kernel is called "),
+        ('"debian-6.12"', '"./none"', "variants.old.kernel: kernel: ./none: no such file"),
+        ('"hogs"', '"hoogs"', "workloads[0].name: no workload 'hoogs'; did you mean hogs?"),
+        ("[1]", "[]", "seeds: needs at least 1 value, found 0"),
+        ("seeds", 'image = "bass"\nseeds', "image: no image 'bass'; did you mean base?"),
+    ],
+)
+def test_an_unknown_name_has_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "s.toml"
+    text = (
+        'question = "?"\ntopologies = ["ring-4"]\nseeds = [1]\n'
+        'variants = { old = { kernel = "debian-6.12" } }\nworkloads = [{ name = "hogs" }]\n'
+    )
+    path.write_text(text.replace(old, new, 1) + MINE)
+    with pytest.raises(UserError) as caught:
+        plan_study(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_a_claim_and_a_selection_may_name_a_machine_of_the_study(tmp_path: Path) -> None:
+    """Also in a preset that leaves it out."""
+    path = tmp_path / "s.toml"
+    path.write_text(
+        'question = "?"\ntopologies = ["ring-4", "mine"]\nseeds = [1]\n'
+        'exclude = [{ topologies = ["mine"], seeds = [2] }]\n'
+        'variants = { old = { kernel = "debian-6.12" } }\nworkloads = [{ name = "hogs" }]\n'
+        '[presets.quick]\ntopologies = ["ring-4"]\n[[claims]]\ntext = "t"\ntopology = "mine"\n'
+        f'measure = "elapsed_time"\nvariant = "old"\nabove = 0\n{MINE}'
+    )
+    assert len(plan_study(path).runs) == 2
+    assert len(plan_study(path, "quick").runs) == 1
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

@@ -29,12 +29,16 @@ _LEAST_P = 0.0001  # of less only this is said
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A claim about a change, in the runs of one cell; `test` or the `reason` why there is none."""
+    """A claim about a change, in the runs of one cell; `test` or the `reason` why there is none.
+
+    `by_mode` is whether the mode of the runs may be the reason.
+    """
 
     claim: Claim
     runs: Sequence[StoredRun]
     test: ClaimTest | None
     reason: str
+    by_mode: bool = True
 
     @property
     def family(self) -> Family:
@@ -150,7 +154,8 @@ def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comp
     try:
         return _Comparison(claim, runs, claim_test(change, before, after, fires=fires), "")
     except ValueError as error:
-        return _Comparison(claim, runs, None, f"{error}; its claim needs another scale")
+        reason = f"{error}; its claim needs another scale"
+        return _Comparison(claim, runs, None, reason, by_mode=False)
 
 
 def _fires(claim: Claim, baseline: Sequence[StoredRun], before: Sequence[float]) -> bool:
@@ -185,6 +190,7 @@ def _outcome(item: _Comparison, size: int, level: float) -> ClaimOutcome:
         published=claim.published,
         verdict=verdict,
         reason=item.reason,
+        by_mode=item.by_mode,
         detail=_detail(item.test, judgement),
         figures=_figures(item.test, judgement),
         required=bool(claim.expect or claim.bounds),

@@ -152,7 +152,7 @@ def test_a_percentage_changes_by_points() -> None:
 def test_a_ratio_has_no_zero() -> None:
     outcome = judge(compared(), runs([0.0, 1.0], [1.0, 2.0], unit="s"))
     assert outcome.verdict_text == (
-        "cannot be seen in this mode because 0 has no logarithm; its claim needs another scale"
+        "cannot be seen because 0 has no logarithm; its claim needs another scale"
     )
     claim = compared(scale="linear")
     assert judge(claim, runs([0.0, 1.0], [1.0, 2.0], unit="s")).verdict == "inconclusive"
