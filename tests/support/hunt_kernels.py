@@ -9,6 +9,11 @@ from pathlib import Path
 from numalab.errors import HostError
 
 
+def refuse(job: object, _report: object) -> str:
+    """Raise what an executor may."""
+    raise TypeError(job)
+
+
 def as_text(job: object, _report: object) -> str:
     """Execute a job: return its representation."""
     return repr(job)

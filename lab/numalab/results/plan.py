@@ -161,9 +161,10 @@ class ClaimsLeftOutRemark(Stored):
 
     def __str__(self) -> str:
         """Write it as reports do."""
-        one = len(self.claims) == 1
-        first = "a claim is" if one else f"{len(self.claims)} claims are"
-        why = f"{first} not judged, as {'it has' if one else 'they have'} no runs"
+        first, whose = f"{len(self.claims)} claims are", "they have"
+        if len(self.claims) == 1:
+            first, whose = "a claim is", "it has"
+        why = f"{first} not judged, as {whose} no runs"
         more = len(self.claims) - self.SHOWN
         end = f"; and {more} more" if more > 0 else ""
         return f"{why}: {'; '.join(self.claims[: self.SHOWN])}{end}"

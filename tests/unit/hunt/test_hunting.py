@@ -95,8 +95,8 @@ def test_a_hunt_whose_first_boots_all_fail_ends_with_the_reason() -> None:
     with pytest.raises(HostError, match="mine: no load can be judged: why"):
         Hunter(aim, MINE, crew, lambda _: None).run()
     assert workers.requested == ROUND
-    told = PatchHunt(MINE, THEIRS, (MINE, THEIRS), crew, Path("/nowhere"), lambda _: None)
-    outcome = told.run(time.monotonic() + 60)
+    hunt = PatchHunt(MINE, THEIRS, (MINE, THEIRS), crew, Path("/nowhere"), lambda _: None)
+    outcome = hunt.run(time.monotonic() + 60)
     assert (outcome.case, outcome.failed) == (None, "mine: no load can be judged: why")
 
 

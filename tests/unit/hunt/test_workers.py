@@ -21,7 +21,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers, Store, host_jobs, workers
 from numalab.places import skipped_inputs
 from numalab.topology.shapes.shape import SHAPES
-from support.hunt_kernels import DeafKernel, EndlessKernel, NoKernel, SlowEndKernel, as_text
+from support.hunt_kernels import DeafKernel, EndlessKernel, NoKernel, SlowEndKernel, as_text, refuse
 
 BAD = BootResult((), 1.0, "no QEMU")
 
@@ -336,7 +336,7 @@ def test_a_worker_receives_machines_with_the_shape_of_a_plugin(
 
 def test_an_error_of_a_worker_comes_with_where_it_was_raised() -> None:
     """A pipe drops the traceback of an exception."""
-    process = WorkerProcess(int)
+    process = WorkerProcess(refuse)
     process.start("no number")
     done = process.receive()
     process.ask_to_end()
@@ -344,4 +344,4 @@ def test_an_error_of_a_worker_comes_with_where_it_was_raised() -> None:
     assert isinstance(done, Done)
     with pytest.raises(TypeError) as raised:
         done.get()
-    assert "in _executed" in raised.value.__notes__[0]
+    assert "in refuse" in raised.value.__notes__[0]

@@ -132,7 +132,7 @@ def failed(tmp_path: Path) -> Results:
     return results
 
 
-def told(results: Results) -> list[tuple[str, str, str, float | None]]:
+def reasons(results: Results) -> list[tuple[str, str, str, float | None]]:
     study = gather(results)
     runs = [run for report in study.reports for run in report.runs]
     runs += [run for cell in study.unreported for run in cell.runs]
@@ -140,7 +140,7 @@ def told(results: Results) -> list[tuple[str, str, str, float | None]]:
 
 
 def test_what_failed_is_told_by_every_form_of_the_results(failed: Results, tmp_path: Path) -> None:
-    expected = told(failed)
+    expected = reasons(failed)
     assert [status for _, status, _, _ in expected].count("None") == 2
     assert any(reason == "it panicked" for _, _, reason, _ in expected)
     compact, archive = Results(tmp_path / "compact"), tmp_path / "a.tar.zst"
@@ -152,7 +152,7 @@ def test_what_failed_is_told_by_every_form_of_the_results(failed: Results, tmp_p
     assert not imported.failed(planned_runs(failed.path)[1]).stdout.exists()
     states = [run.state for run in read_progress(failed).runs]
     for results in (compact, again, imported):
-        assert told(results) == expected
+        assert reasons(results) == expected
         assert [run.state for run in read_progress(results).runs] == states
         assert [run.id for run in load_runs(results)[1]] == [planned_runs(failed.path)[0]]
 
