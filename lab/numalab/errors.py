@@ -79,6 +79,10 @@ def explain_panic(error: BaseException) -> HostError | None:
     return HostError(reason, hint="raise the limit of processes (ulimit -u, or pids.max)")
 
 
+class QemuFailed(HostError):
+    """QEMU, or libvirt for it, failed with a guest, on a host that has room for one."""
+
+
 class HostBusy(HostError):
     """Other guests use the resources of this host; try again when they have ended."""
 

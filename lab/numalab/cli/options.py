@@ -1,6 +1,6 @@
 """Options and arguments that several commands share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -12,6 +12,7 @@ from numalab.cli.output import ModeName
 from numalab.cpulist import parse_cpu_order
 from numalab.errors import UserError
 from numalab.machine.model import PageKind, check_by_hand
+from numalab.qemu.cmdline import check_words
 from numalab.topology.topology import Topology as Machine
 
 T = TypeVar("T")
@@ -118,6 +119,12 @@ def named_placement() -> Iterator[None]:
     except UserError as error:
         key = _PLACEMENT.get(error.key or "", error.key)
         raise UserError(error.message, file=error.file, key=key, choices=error.choices) from None
+
+
+def kernel_words(words: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the words of --cmdline. Raises UserError for one that the kernel would split."""
+    check_words(words or (), "--cmdline")
+    return tuple(words or ())
 
 
 def refuse_given(context: typer.Context, other: str, *parameters: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from numalab.emulator.emulator_artifact import BuiltEmulator
-from numalab.errors import GuestLost, HostError, LabError, LossCause, UserError
+from numalab.errors import GuestLost, HostError, LossCause, QemuFailed, UserError
 from numalab.guest.console import Beat
 from numalab.guest.run import run_guest
 from numalab.guest.verdicts import KVM_DEVICE, Verdict, known_verdict, remember
@@ -20,6 +20,7 @@ from numalab.host.read import slowness
 from numalab.machine.model import CPU_MODELS, MODES, CpuModel, Job, Machine, Mode
 from numalab.places import cache_dir
 from numalab.progress import Progress
+from numalab.qemu.ending import OUT_OF_MEMORY
 from numalab.qemu.hypervisor import EMBED
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
@@ -134,7 +135,11 @@ def _stop(_beat: Beat) -> None:
 
 
 def _try_model(machine: Machine, connection: str) -> _Trial:
-    """Boot one guest until its first beat."""
+    """Boot one guest until its first beat.
+
+    What neither the guest nor QEMU did says nothing about KVM, and is raised: a full host, or an
+    input that is wrong.
+    """
     limit = min(_MOST_SECONDS, _SECONDS * slowness())
     with scratch_folder(cache_dir("kvm"), "kvm-") as scratch:
         run_dir = RunDir(scratch / "run")
@@ -151,9 +156,11 @@ def _try_model(machine: Machine, connection: str) -> _Trial:
         except _Reached:
             return _Trial("", started=True)
         except GuestLost as lost:
+            if OUT_OF_MEMORY in lost.reason:
+                raise
             slow = _went_on(run_dir.console, limit)
             return _Trial(lost.reason, started=lost.cause is LossCause.GUEST, slow=slow)
-        except LabError as error:
+        except QemuFailed as error:
             return _Trial(str(error).splitlines()[0][:200], started=False)
     return _Trial("", started=True)
 

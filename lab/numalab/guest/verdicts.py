@@ -65,11 +65,16 @@ def known_verdict(
 
 
 def any_verdict() -> Verdict | None:
-    """Return the latest verdict for any kernel on this boot of the host, for `numalab doctor`."""
+    """Return what the trials of all kernels on this boot of the host say of KVM.
+
+    That is the latest trial that succeeded, else the latest: a kernel, or words of its command
+    line, may fail where KVM works.
+    """
     unusable = unusable_device()
     if unusable:
         return Verdict(False, "host", unusable)
-    return next(filter(None, map(_load, _files())), None)
+    latest_first = filter(None, map(_load, _files()))
+    return max(latest_first, key=lambda verdict: verdict.works, default=None)
 
 
 class DeviceProblem(StrEnum):

@@ -6,13 +6,14 @@ Errors become HostError. With libvirt 9.0 the application itself runs the loop o
 
 import contextlib
 import ctypes
+import errno
 import importlib
 import os
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
-from numalab.errors import HostError
+from numalab.errors import HostError, QemuFailed
 from numalab.qemu.ending import EndKind
 
 _INSTALL = "apt-get install libvirt-daemon-system qemu-system-x86"
@@ -37,6 +38,13 @@ _HINTS: Mapping[str, str] = {
     "Cannot allocate memory": "free memory on this host, or ask for a smaller topology",
     "/dev/kvm": "leave out --mode kvm, or load kvm_intel or kvm_amd",
 }
+
+
+# The host had no room: the guest may start at another time.
+_NO_ROOM = tuple(
+    os.strerror(number)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+)
 
 
 def hint_for(message: str) -> str | None:
@@ -172,6 +180,18 @@ def translated(what: str) -> Iterator[None]:
     except libvirt.libvirtError as error:
         message = str(error.get_error_message() or error)
         raise HostError(f"{what}: {message}", hint=hint_for(message)) from None
+
+
+@contextlib.contextmanager
+def asking_qemu(what: str) -> Iterator[None]:
+    """Turn libvirt's error about a QEMU into QemuFailed, on a full host into HostError."""
+    try:
+        with translated(what):
+            yield
+    except HostError as error:
+        if any(reason in str(error) for reason in _NO_ROOM):
+            raise
+        raise QemuFailed(str(error)) from None
 
 
 def ignored() -> contextlib.AbstractContextManager[None]:

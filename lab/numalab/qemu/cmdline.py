@@ -4,7 +4,7 @@ Reference: Documentation/admin-guide/kernel-parameters.txt, Linux 6.12.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from numalab.errors import UserError
 from numalab.machine.memory import Region
@@ -46,6 +46,13 @@ def _version(release: str) -> tuple[int, ...]:
     """Return major and minor of a release, (999,) for an unknown one."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (999,)
+
+
+def check_words(words: Iterable[str], key: str = "cmdline") -> None:
+    """Raise UserError for a word that the kernel would split."""
+    for word in words:
+        if not word or not word.isprintable() or (" " in word and '"' not in word):
+            raise UserError(f"{word!r} is not one word of a command line", key=key)
 
 
 def render_cmdline(
@@ -94,9 +101,7 @@ def render_cmdline(
             f"memmap={region.size:#x}${region.address:#x}",
             f"trace_instance={TRACE_INSTANCE}@{region.address:#x}:{region.size:#x}",
         ]
-    for word in extra:
-        if not word or not word.isprintable() or (" " in word and '"' not in word):
-            raise UserError(f"{word!r} is not one word of a command line", key="cmdline")
+    check_words(extra)
     line = " ".join([*words, *extra])
     if len(line) > _LONGEST:
         raise UserError(f"the kernel command line has {len(line)} characters, {_LONGEST} fit")

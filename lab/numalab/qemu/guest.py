@@ -14,6 +14,7 @@ from numalab.files import create
 from numalab.host.processes import killed_by, oom_kills, qemu_process
 from numalab.qemu.binding import (
     LibvirtDomain,
+    asking_qemu,
     ignored,
     library_version,
     monitor_command,
@@ -78,7 +79,7 @@ class Guest:
     def monitor(self, command: str, **arguments: object) -> Any:
         """Run a QMP command and return its result. Raises HostError."""
         text = json.dumps({"execute": command, "arguments": arguments})
-        with translated(f"QEMU's monitor did not answer {command}"):
+        with asking_qemu(f"QEMU's monitor did not answer {command}"):
             return json.loads(monitor_command(self.domain, text))["return"]
 
     def host_address(self, address: int) -> int:
@@ -142,7 +143,7 @@ class Guest:
 
     def resume(self) -> None:
         """Let the guest's CPUs run."""
-        with translated("the guest could not be started"):
+        with asking_qemu("the guest could not be started"):
             self.domain.resume()
 
     def wait(self, seconds: float) -> Ending | None:

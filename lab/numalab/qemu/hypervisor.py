@@ -17,6 +17,7 @@ from numalab.host.processes import adopt_orphans, is_alive
 from numalab.qemu import embed
 from numalab.qemu.binding import (
     Connection,
+    asking_qemu,
     create_paused,
     end_event_loop,
     ignored,
@@ -58,7 +59,7 @@ class Hypervisor:
         # Registered before it exists, so that no event is missed.
         guest = self._guests[name] = Guest(log, console, writes_at_exit=writes_at_exit)
         try:
-            with translated("the guest could not be started"), embed.on_one_cpu():
+            with asking_qemu("the guest could not be started"), embed.on_one_cpu():
                 guest.domain = create_paused(self._connection, xml)
         except BaseException as error:
             del self._guests[name]

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from numalab.errors import GuestLost, HostError, LabError, UserError
+from numalab.errors import GuestLost, HostError, LabError, LossCause, QemuFailed, UserError
 from numalab.guest import kvm, verdicts
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice, pick_mode
 from numalab.host.processes import Owner, is_alive, start_time, this_process
 from numalab.machine.model import Job, Machine
-from numalab.qemu import embed
+from numalab.qemu import binding, embed
+from numalab.qemu.binding import asking_qemu
+from numalab.qemu.ending import OUT_OF_MEMORY
 from numalab.qemu.hypervisor import connect, disconnect_all
 from numalab.run_dir import RunDir
 
@@ -130,7 +132,7 @@ def test_a_connection_that_cannot_be_opened() -> None:
 
 def test_a_domain_that_libvirt_refuses() -> None:
     hypervisor = connect("test:///default")
-    with pytest.raises(HostError, match="the guest could not be started"):
+    with pytest.raises(QemuFailed, match="the guest could not be started"):
         hypervisor.start("x", "<domain type='test'/>")
     assert hypervisor.guests == ()
     disconnect_all()
@@ -172,7 +174,7 @@ def bzimage(tmp_path: Path) -> Path:
 def test_auto_takes_kvm_where_it_works_and_tries_once(
     device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    aborted = HostError("the guest could not be started: QEMU aborted")
+    aborted = QemuFailed("the guest could not be started: QEMU aborted")
     tried = fake_guests(monkeypatch, {"host": aborted, "host-no-arch-capabilities": None})
     choice = pick_mode("auto", bzimage, bzimage, device=device)
     assert (choice.mode, choice.cpu_model) == ("kvm", "host-no-arch-capabilities")
@@ -191,6 +193,56 @@ def test_auto_ends_in_icount_where_the_guest_hangs(
     with pytest.raises(HostError, match="did not reach its init"):
         pick_mode("kvm", bzimage, bzimage, device=device)
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError("'' is not one word of a command line", key="cmdline"),
+        HostError("cannot write job.img: No space left on device"),
+        GuestLost(f"QEMU was killed by SIGKILL; {OUT_OF_MEMORY}", cause=LossCause.HOST),
+    ],
+)
+def test_an_error_of_the_user_or_the_host_says_nothing_about_kvm(
+    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch, error: LabError
+) -> None:
+    fake_guests(monkeypatch, {"host": error})
+    with pytest.raises(type(error)) as caught:
+        pick_mode("auto", bzimage, bzimage, device=device)
+    assert caught.value is error
+    fake_guests(monkeypatch, {"host": None})
+    assert pick_mode("auto", bzimage, bzimage, device=device).mode == "kvm"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("process exited: failed to set MSR 0x10a", QemuFailed),
+        ("cannot set up guest memory: Cannot allocate memory", HostError),
+        ("Unable to write to 'console.log': No space left on device", HostError),
+    ],
+)
+def test_a_full_host_is_no_failure_of_qemu(message: str, kind: type[HostError]) -> None:
+    with (
+        pytest.raises(HostError, match="could not be started") as caught,
+        asking_qemu("x could not be started"),
+    ):
+        raise binding.libvirt.libvirtError(message)
+    assert type(caught.value) is kind
+
+
+def test_kvm_works_where_any_kernel_ran_in_it(
+    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "unusable_device", lambda *_: None)
+    fake_guests(monkeypatch, {"host": GuestLost("the guest hung")})
+    pick_mode("auto", bzimage, bzimage, device=device, words=("first",))
+    assert (first := verdicts.any_verdict()) is not None and not first.works
+    fake_guests(monkeypatch, {"host": None})
+    pick_mode("auto", bzimage, bzimage, device=device)
+    fake_guests(monkeypatch, {"host": GuestLost("the guest hung")})
+    pick_mode("auto", bzimage, bzimage, device=device, words=("last",))
+    assert (latest := verdicts.any_verdict()) is not None and latest.works
 
 
 def test_another_kernel_is_tried_anew(

@@ -127,6 +127,7 @@ def command(
         returns=out is not None, host_root=host_root,
     )  # fmt: skip
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay, package)
+    added = options.kernel_words(cmdline)
     vcpu_cpus, host_nodes = options.by_hand(model, pin, nodes)
     between = None if locality is None else _marks(locality)
     if page is not None and between is None:
@@ -145,7 +146,7 @@ def command(
         for remark in taken.remarks:
             say(f"numalab: {remark}")
         choice = choose_mode(
-            mode, prepared, connection, tell, words=cmdline or (), repeatable=not host_root
+            mode, prepared, connection, tell, words=added, repeatable=not host_root
         )
         table = None
         if reach is not None:
@@ -165,7 +166,7 @@ def command(
             topology=in_slow_motion(model, slow_motion), slow_motion=slow_motion,
             quantum_ns=QUANTUM_NS if quantum is None else quantum,
             icount_shift=instruction_ns.bit_length() - 1 if instruction_ns else None,
-            seed=seed, cold=cold, extra_cmdline=tuple(cmdline or ()), pages=pages,
+            seed=seed, cold=cold, extra_cmdline=added, pages=pages,
             host_root=host_root, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         if between is not None:

@@ -66,6 +66,7 @@ def command(
     `--report FILE` boots a guest of two nodes if KVM works, and writes JSON: hardware, versions,
     verdicts, plans and the proof of placement, without names and paths.
     """
+    words = options.kernel_words(cmdline)
     if probe_again:
         _probe_again()
     results = checks()
@@ -77,7 +78,7 @@ def command(
     if report is not None:
         if not report.absolute().parent.is_dir():
             raise UserError("there is no such folder", file=report.parent, key="--report")
-        _report(report, kernel, image, pages, tuple(cmdline or ()))
+        _report(report, kernel, image, pages, words)
         results = checks()
     emit(results, as_json, _table(results))
     if any(check.needed and not check.ok for check in results):

@@ -60,14 +60,13 @@ def command(
     """
     model = load_topology(topology)
     spec, recipe = chosen_kernel(kernel), overlaid(image, overlay)
+    added = options.kernel_words(cmdline)
     vcpu_cpus, host_nodes = options.by_hand(model, pin, nodes)
     with progress_lines("shell") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         # Typed input is never the same twice.
-        choice = choose_mode(
-            mode, prepared, connection, tell, words=cmdline or (), repeatable=False
-        )
-    words = (*(cmdline or ()), *(["nokaslr"] if gdb else []))
+        choice = choose_mode(mode, prepared, connection, tell, words=added, repeatable=False)
+    words = (*added, *(["nokaslr"] if gdb else []))
     if not gdb and not sys.stdin.isatty():
         machine = replace(
             guest(model, spec.name, prepared, choice),
