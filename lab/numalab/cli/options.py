@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from numalab.cli import completion
 from numalab.cli.output import ModeName
 from numalab.cpulist import parse_cpu_order
 from numalab.errors import UserError
+from numalab.files import reading
 from numalab.machine.model import PageKind, check_by_hand
 from numalab.qemu.cmdline import check_words
 from numalab.topology.topology import Topology as Machine
@@ -119,6 +121,33 @@ def named_placement() -> Iterator[None]:
     except UserError as error:
         key = _PLACEMENT.get(error.key or "", error.key)
         raise UserError(error.message, file=error.file, key=key, choices=error.choices) from None
+
+
+def file_to_write(path: Path | None, option: str) -> None:
+    """Check before a long command that a file can be written. Raises UserError."""
+    if path is None:
+        return
+    with reading(path):
+        if path.is_dir():
+            raise UserError("is a folder; name a file", file=path, key=option)
+        if path.exists() and not path.is_file():
+            raise UserError("is a device, a pipe or a socket", file=path, key=option)
+    folder_to_write(path.parent, option)
+
+
+def folder_to_write(path: Path | None, option: str) -> None:
+    """Check before a long command that a folder is there or can be made, and takes files.
+
+    Raises UserError.
+    """
+    if path is None:
+        return
+    with reading(path):
+        nearest = next(part for part in (path, *path.absolute().parents) if os.path.lexists(part))
+        if not nearest.is_dir():
+            raise UserError("is there, and is no folder", file=nearest, key=option)
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise UserError("you may not write to this folder", file=nearest, key=option)
 
 
 def kernel_words(words: Sequence[str] | None) -> tuple[str, ...]:

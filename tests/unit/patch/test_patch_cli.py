@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from numalab.cli.study import patch as patch_command
-from numalab.errors import UserError
+from numalab.errors import HostError, UserError
 from numalab.patch.judge import Judged, Request
 from numalab.patch.verdict import PatchVerdict
 from numalab.results.layout import Results
@@ -84,3 +86,18 @@ def test_wrong_input_is_refused(bench: Bench, words: tuple[str, ...], message: s
     with pytest.raises(UserError, match=message):
         invoke(patch_command.command, *words)
     assert bench.requests == []
+
+
+def test_the_verdict_is_printed_before_a_file_that_cannot_be_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(path: Path, _: str) -> None:
+        raise HostError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(patch_command, "write_text", full)
+    app = typer.Typer()
+    app.command()(patch_command.command)
+    words = [SERIES, "--base", "debian-6.12", "--reply", str(tmp_path / "mail")]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, HostError)
+    assert result.stdout.startswith("verdict    regression found\n")

@@ -132,8 +132,8 @@ def command(
     between = None if locality is None else _marks(locality)
     if page is not None and between is None:
         raise UserError("needs --locality", key="--page")
-    if page is not None and page.is_dir():
-        raise UserError("is a folder; name a file", key="--page", file=page)
+    options.file_to_write(page, "--page")
+    options.folder_to_write(out, "--out")
     with options.named_placement(), progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:

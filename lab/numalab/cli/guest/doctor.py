@@ -67,6 +67,7 @@ def command(
     verdicts, plans and the proof of placement, without names and paths.
     """
     words = options.kernel_words(cmdline)
+    options.file_to_write(report, "--report")
     if probe_again:
         _probe_again()
     results = checks()

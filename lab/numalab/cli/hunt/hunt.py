@@ -145,6 +145,7 @@ def command(
         _list_properties([name for name in property_names() if name in selected], as_json)
         return
     require_plugins()
+    options.file_to_write(junit, "--junit")
     if again:
         options.refuse_given(context, "--replay", *_OF_A_SEARCH)
         replay_cases(kernel, mode, jobs, output, junit, connection, as_json)

@@ -330,6 +330,7 @@ def import_command(
     from numalab.topology.importers.any_format import read_machine
     from numalab.topology.importers.imported import MAX_TEXT
 
+    options.file_to_write(output, "--output")
     name = _imported_name(name, output)
     text = sys.stdin.buffer.read(MAX_TEXT + 1) if source == "-" else None
     imported = read_machine(source, text, name=name)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.errors import UserError
 from numalab.report.build.publish import publish, publish_overview
@@ -43,6 +44,7 @@ def command(
     wanted = FORMATS.find("json" if as_json else form)
     if len(results) > 1 and (as_json or form != "table"):
         raise UserError(f"--format {'json' if as_json else form} prints one result")
+    options.file_to_write(overview, "--overview")
     if overview is not None:
         require_no_result(overview, "--overview")
     every = []

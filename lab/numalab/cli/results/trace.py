@@ -59,6 +59,7 @@ def command(
     Measures of nodes need --topology or --numactl. With one of them, --output also writes a page
     (index.html).
     """
+    options.folder_to_write(output, "--output")
     machine = _machine(topology, numactl)
     allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
     with TemporaryDirectory(prefix="numalab-") as scratch:

@@ -48,6 +48,7 @@ def command(
     The results are not trusted: they are not changed, and nothing in them is built or run. Exits
     with 1 if a run is not identical.
     """
+    options.folder_to_write(output, "--output")
     connect(connection)
     with progress_lines("prepare") as tell, live_runs() as watch:
         verifications = verify(

@@ -87,6 +87,10 @@ def command(
     Exits with 1 for a regression.
     """
     require_plugins()
+    options.file_to_write(reply, "--reply")
+    options.file_to_write(junit, "--junit")
+    options.file_to_write(_CODE_QUALITY if annotations == "gitlab" else None, "--annotations")
+    options.folder_to_write(output, "--output")
     seconds = options.parsed(parse_seconds, budget, "--budget")
     with progress_lines("apply") as tell:
         kernel = patched_kernel(series, base, tell)
@@ -120,10 +124,10 @@ def command(
         study = prepare(request, listener)
         say(f"{kernel.patched.name}: results in {shown(study.results.path)}")
         judged = judge(request, study, listener)
-    _write(judged.verdict, reply, junit, annotations)
     if judged.results.html.exists():
         say(f"page: {shown(judged.results.html.absolute())}")
     emit(judged.verdict, as_json, render_verdict(judged.verdict).rstrip("\n"))
+    _write(judged.verdict, reply, junit, annotations)
     if judged.verdict.exit_code:
         raise typer.Exit(judged.verdict.exit_code)
 

@@ -120,6 +120,8 @@ def command(
     began = time.monotonic()
     executor_name, _, address = (f"cluster={cluster}" if cluster else executor_name).partition("=")
     make_executor = EXECUTORS.find(executor_name)
+    options.file_to_write(junit_file, "--junit")
+    options.folder_to_write(artifacts, "--artifacts")
     plans = _plans(studies, preset, pages, emulator)
     limit = None if budget is None else options.parsed(parse_seconds, budget, "--budget")
     rule = _rule(plans, until_significant, max_runs)

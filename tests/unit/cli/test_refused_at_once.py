@@ -1,0 +1,80 @@
+"""Wrong words of a command are refused before anything is built, booted or written."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numalab.cli.guest import boot, doctor, shell
+from numalab.cli.hunt import hunt
+from numalab.cli.inputs import topology
+from numalab.cli.options import file_to_write, folder_to_write
+from numalab.cli.results import report, trace, verify
+from numalab.cli.study import patch, run
+from numalab.errors import UserError
+from support.one_command import invoke
+
+Command = Callable[..., None]
+AT_ONCE = ("ring-4", "--mode", "icount")
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "option"),
+    [
+        (boot.command, (*AT_ONCE, "--locality", "command", "true"), "--page"),
+        (patch.command, ("series",), "--reply"),
+        (patch.command, ("series",), "--junit"),
+        (run.command, ("group-construction",), "--junit"),
+        (report.command, ("results",), "--overview"),
+        (hunt.command, ("--replay",), "--junit"),
+        (doctor.command, (), "--report"),
+        (topology.import_command, ("-",), "--output"),
+    ],
+)
+def test_a_folder_in_place_of_a_file(
+    command: Command, words: tuple[str, ...], option: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="is a folder; name a file") as refused:
+        invoke(command, option, tmp_path, *words)
+    assert (refused.value.key, refused.value.file) == (option, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "option"),
+    [
+        (boot.command, (*AT_ONCE, "true"), "--out"),
+        (patch.command, ("series",), "--output"),
+        (run.command, ("group-construction",), "--artifacts"),
+        (trace.command, ("trace.dat",), "--output"),
+        (verify.command, ("results",), "--output"),
+    ],
+)
+def test_a_file_in_place_of_a_folder(
+    command: Command, words: tuple[str, ...], option: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "below"):
+        with pytest.raises(UserError, match="is there, and is no folder") as refused:
+            invoke(command, option, path, *words)
+        assert (refused.value.key, refused.value.file) == (option, file)
+
+
+def test_a_place_that_can_be_written(tmp_path: Path) -> None:
+    file_to_write(None, "--junit")
+    file_to_write(tmp_path / "new" / "junit.xml", "--junit")
+    folder_to_write(tmp_path, "--out")
+    folder_to_write(tmp_path / "new" / "newer", "--out")
+    with pytest.raises(UserError, match="--junit: is a device"):
+        file_to_write(Path("/dev/null"), "--junit")
+    with pytest.raises(UserError, match="cannot read: File name too long"):
+        file_to_write(tmp_path / ("x" * 300), "--junit")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [(boot.command, ("true",)), (shell.command, ()), (doctor.command, ())]
+)
+def test_a_word_of_the_kernel(command: Command, words: tuple[str, ...]) -> None:
+    machine = () if command is doctor.command else ("ring-4",)
+    with pytest.raises(UserError, match="--cmdline: '' is not one word"):
+        invoke(command, *machine, "--cmdline", "", *words)
