@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,16 @@ def _json(value: object) -> str:
     dump = partial(json.dumps, default=_plain, ensure_ascii=False, allow_nan=False)
     text = dump(value)
     return text if len(text) > LARGE else dump(value, indent=1)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as lines of columns, for `emit`.
+
+    A rich table would cut names and paths where the output is no terminal, which has no width.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
+    return "\n".join(f" {line.rstrip()}" for line in lines)
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:

@@ -51,6 +51,15 @@ def test_build_list_show_and_config(project: Path) -> None:
     assert "CONFIG_EXPERT=y" in numalab("config", "plain", "--full").stdout
 
 
+def test_a_list_cuts_no_name_where_there_is_no_terminal(project: Path) -> None:
+    names = [f"{'n' * 63}{number}" for number in range(2)]
+    entry = 'summary = "x"\nsource = "linux-source-9.9"\nfragments = ["guest"]\n'
+    with (project / "kernel-configs/kernels.toml").open("a") as file:
+        file.writelines(f"\n[kernel.{name}]\n{entry}" for name in names)
+    listed = [line.split()[0] for line in numalab("list").stdout.splitlines()]
+    assert listed == ["kernel", "plain", "changed", *names]
+
+
 def test_config_without_a_build_says_what_is_for_other_versions(project: Path) -> None:
     fragment = project / "kernel-configs/guest.config"
     fragment.write_text(fragment.read_text() + "\n# Until 5.0: once.\nCONFIG_OLD=y\n")

@@ -4,11 +4,10 @@ import time
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from numalab.artifact.cache import Entry, choose_to_prune, list_cache, remove_entry
 from numalab.cli import options
-from numalab.cli.output import emit, say
+from numalab.cli.output import aligned, emit, say
 from numalab.errors import UserError
 from numalab.units import format_seconds, format_size, parse_size
 
@@ -61,10 +60,10 @@ def prune(
         )
 
 
-def _table(entries: tuple[Entry, ...]) -> Table:
-    table = Table("kind", "what", "size", "last used", "", box=None)
+def _table(entries: tuple[Entry, ...]) -> str:
+    rows = [("kind", "what", "size", "last used", "")]
     now = time.time()
     for entry in entries:
         ago = f"{format_seconds(max(now - entry.last_use, 1))} ago"
-        table.add_row(entry.kind, entry.name, format_size(entry.size), ago, entry.in_use)
-    return table
+        rows.append((entry.kind, entry.name, format_size(entry.size), ago, entry.in_use))
+    return aligned(rows)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from numalab.campaign.boot import boot, guest
 from numalab.campaign.build import build as build_inputs
@@ -12,7 +11,7 @@ from numalab.campaign.build import choose_mode
 from numalab.cli import completion, options
 from numalab.cli.guest.boot import show_booted
 from numalab.cli.kernel_choice import chosen_kernel, say_bases
-from numalab.cli.output import emit, picked, progress_lines, say
+from numalab.cli.output import aligned, emit, picked, progress_lines, say
 from numalab.errors import UserError
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_build import BuiltKernel, built_kernel, ensure_kernel, explain_kernel
@@ -38,18 +37,18 @@ Name = Annotated[
 def list_command(as_json: options.Json = False) -> None:
     """List the kernels.
 
-    Columns: build state, release, series, configuration hash, size.
+    Columns: build state, release, configuration hash, size, series.
     """
     kernels = [(spec, built_kernel(spec)) for spec in list_all_kernels().values()]
-    table = Table("kernel", "built", "release", "series", "config", "MiB", box=None)
+    rows = [("kernel", "built", "release", "config", "MiB", "series")]
     for spec, built in kernels:
         series = ", ".join(series_name(text) for text in spec.series) or "-"
         if built is None:
-            table.add_row(spec.name, "no", "-", series, "-", "-")
+            rows.append((spec.name, "no", "-", "-", "-", series))
             continue
         size = f"{built.bzimage.stat().st_size / 2**20:.1f}"
-        table.add_row(spec.name, "yes", built.release, series, built.config_hash[:12], size)
-    emit([_summary(spec, built) for spec, built in kernels], as_json, table)
+        rows.append((spec.name, "yes", built.release, built.config_hash[:12], size, series))
+    emit([_summary(spec, built) for spec, built in kernels], as_json, aligned(rows))
 
 
 @app.command()
@@ -109,11 +108,7 @@ def build(
         kernels.append(built)
         row = (built.spec_name, built.release, f"{built.seconds:.0f}", str(built.bzimage))
         rows.append(row)
-    # A rich table would cut the paths where the output is no terminal.
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True))
-             for row in rows]  # fmt: skip
-    emit(kernels, as_json, "\n".join(f" {line.rstrip()}" for line in lines))
+    emit(kernels, as_json, aligned(rows))
 
 
 @app.command()
