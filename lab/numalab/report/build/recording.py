@@ -45,6 +45,7 @@ KEYS = (
 )
 
 _OF_CACHES = ("task_llc_migrations",)
+_OF_TASKS = ("task_", "tasks_")  # how the names of measures of the tasks of interest begin
 _MOST_NAMES = 8  # of tasks in a note
 
 
@@ -98,25 +99,39 @@ def measure_recording(
                 on_progress=on_progress,
             )
         )
+        names = _task_names(events)
     except BaseException:  # Ctrl-C, too
         directory.events.unlink()
         raise
-    save_analysis(directory, analysis)
+    absent = [task for task in tasks if not _has_task(names, task)]
     notes = _notes(decoded, analysis.window, analysis.measures, topology)
-    if nobody := _no_task(events, tasks):
-        notes = (nobody, *notes)
+    if tasks and len(absent) == len(tasks):
+        analysis = _without_tasks(analysis)
+    save_analysis(directory, analysis)
+    if absent:
+        examples = ", ".join(sorted(map(shown, names))[:_MOST_NAMES])
+        reason = f"no task is called {', '.join(map(shown, absent))} (there are: {examples}, ...)"
+        notes = (reason, *notes)
     return MeasuredRecording(decoded, analysis, (*notes, *analysis.notes))
 
 
-def _no_task(events: pl.LazyFrame, tasks: Sequence[str]) -> str:
-    """Return which names of `tasks` no task of the recording has, and some that there are."""
-    names = events.select(pl.col("comm").cast(pl.String)).unique().collect()["comm"].drop_nulls()
+def _task_names(events: pl.LazyFrame) -> list[str]:
+    names = events.select(pl.col("comm").cast(pl.String)).unique().collect()["comm"]
+    return names.drop_nulls().to_list()
+
+
+def _has_task(names: Sequence[str], pattern: str) -> bool:
     rows = pl.DataFrame({"comm": names, "pid": [1] * len(names)})
-    absent = [task for task in tasks if rows.filter(of_interest([task])).is_empty()]
-    if not absent:
-        return ""
-    examples = ", ".join(sorted(map(shown, names))[:_MOST_NAMES])
-    return f"no task is called {', '.join(map(shown, absent))} (there are: {examples}, ...)"
+    return not rows.filter(of_interest([pattern])).is_empty()
+
+
+def _without_tasks(analysis: Analysis) -> Analysis:
+    """Return the analysis of a recording that has no task of interest: nothing of them is known."""
+    measures = tuple(
+        replace(measure, value=None) if measure.name.startswith(_OF_TASKS) else measure
+        for measure in analysis.measures
+    )
+    return replace(analysis, measures=measures)
 
 
 def _check_cpus(

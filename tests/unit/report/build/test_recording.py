@@ -68,6 +68,21 @@ def test_it_gives_the_measures_and_the_table_that_a_study_gives(
     assert events["node"].null_count() == 0
 
 
+def test_tasks_that_were_not_recorded_have_no_measures(trace: Path, tmp_path: Path) -> None:
+    words = (trace, "--topology", "ring-4", "--output", tmp_path, "--tasks", "no such")
+    done = numalab(*words, "--json")
+    document = json.loads(done.stdout)
+    values = {row["name"]: row["value"] for row in document["measures"]}
+    of_tasks = {name: value for name, value in values.items() if name.startswith("task")}
+    assert set(of_tasks.values()) == {None}
+    assert of_tasks.keys() >= {"task_migrations", "task_busy_share_cpu0", "tasks_final_node3"}
+    assert values["sched_move_numa"]
+    assert document["notes"][0].startswith("no task is called no such (there are: <idle>, ")
+    stored = json.loads((tmp_path / "measures.json").read_text("utf-8"))
+    assert {row["name"]: row["value"] for row in stored} == values
+    assert measured(*words, "--tasks", "thread *")["task_migrations"]
+
+
 def test_numactl_describes_the_same_machine(trace: Path, tmp_path: Path) -> None:
     (tmp_path / "machine.txt").write_text(RING_4)
     assert measured(trace, "--numactl", tmp_path / "machine.txt") == measured(
