@@ -16,6 +16,7 @@ from numalab.topology.distances import (
 )
 from numalab.topology.file_format import CpuTable, TopologyFile
 from numalab.topology.limits import (
+    LEAST_MEMORY_MIB,
     LOCAL_DISTANCE,
     MAX_APIC_ID,
     MAX_CPUS,
@@ -66,6 +67,10 @@ def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tupl
         (
             ("nodes", "cpus", "memory_mib"),
             lambda: _check_not_empty(_cpus(document), _memory(document)),
+        ),
+        (
+            ("nodes", "cpus", "memory_mib"),
+            lambda: _check_enough(_cpus(document), _memory(document)),
         ),
         (machine[4:], lambda: _check_forms(document)),
         (("nodes", *machine[4:]), lambda: _distances(document)),
@@ -131,6 +136,7 @@ def _check_memory(document: TopologyFile, unread: Set[str]) -> None:
 def _nodes(document: TopologyFile) -> tuple[Node, ...]:
     memory, cpus = _memory(document), _cpus(document)
     _check_not_empty(cpus, memory)
+    _check_enough(cpus, memory)
     return tuple(
         Node(number, held, mib) for number, (held, mib) in enumerate(zip(cpus, memory, strict=True))
     )
@@ -152,6 +158,16 @@ def _check_not_empty(cpus: Sequence[Sequence[int]], memory: Sequence[int]) -> No
         for number, (held, mib) in enumerate(zip(cpus, memory, strict=True))
         if not held and mib == 0
     )
+
+
+def _check_enough(cpus: Sequence[Sequence[int]], memory: Sequence[int]) -> None:
+    needed = LEAST_MEMORY_MIB + sum(map(len, cpus))
+    if 0 < sum(memory) < needed:
+        raise RuleBroken(
+            "memory_mib",
+            f"{sum(memory)} MiB in all; no kernel boots below {LEAST_MEMORY_MIB} MiB, and 1 MiB for"
+            f" each CPU: {needed} MiB",
+        )
 
 
 def _cpus(document: TopologyFile) -> list[tuple[int, ...]]:

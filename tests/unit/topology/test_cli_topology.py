@@ -106,7 +106,7 @@ def test_check_names_everything(tmp_path: Path) -> None:
 def test_check_is_bounded_and_counts_the_rest(tmp_path: Path) -> None:
     bad = tmp_path / "bad.toml"
     rows = [[10] * 9] * 9
-    bad.write_text(f'summary = "x"\nnodes = 9\ncpus = 1\nmemory_mib = 1\nmatrix = {rows}\n')
+    bad.write_text(f'summary = "x"\nnodes = 9\ncpus = 1\nmemory_mib = 64\nmatrix = {rows}\n')
     result = run("check", str(bad), "topologies/ring-4.toml", str(tmp_path / "missing.toml"))
     assert result.exit_code == 2
     lines = result.stdout.splitlines()
