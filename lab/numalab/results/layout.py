@@ -6,6 +6,7 @@ A result is `reports/<study>/<id>/`, with one folder a run under `runs/`. A run 
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -90,10 +91,18 @@ class Results:
         return RunDir(self.path / "runs" / f"{_plain(run_id)}{state}")
 
     def finished(self) -> Mapping[str, RunDir]:
-        """Return the runs that have a manifest, by id, in order of their names."""
-        manifests = sorted(no_link(self.path / "runs").glob("*/manifest.json"))
-        names = (path.parent for path in manifests)
-        return {path.name: RunDir(path) for path in names if is_plain(path.name)}
+        """Return the runs that have a manifest, by id, in order of their names.
+
+        Raises OSError for a folder that may not be read, which `glob` would take for an empty one.
+        """
+        with suppress(FileNotFoundError, NotADirectoryError):
+            folders = [RunDir(path) for path in sorted(no_link(self.path / "runs").iterdir())]
+            return {
+                folder.path.name: folder
+                for folder in folders
+                if is_plain(folder.path.name) and folder.manifest.exists()
+            }
+        return {}
 
 
 def has_ended(results: Results, run_id: str) -> bool:

@@ -3,7 +3,8 @@
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from errno import EACCES
 from pathlib import Path
 
 import polars as pl
@@ -112,6 +113,17 @@ def test_a_folder_with_results_below_it(results: Results) -> None:
     assert rows == 2
     with pytest.raises(UserError, match="no results here"):
         find_results(results.path.parents[2] / "nothing")
+
+
+def test_runs_that_may_not_be_read_are_not_none(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(folder: Path) -> Iterator[Path]:
+        raise PermissionError(EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(PermissionError):
+        ask(results, "select count(*) from runs")
 
 
 @pytest.mark.parametrize(
