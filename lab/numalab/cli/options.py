@@ -102,6 +102,8 @@ def by_hand(machine: Machine, pin: str | None, nodes: str | None) -> tuple[Numbe
 
 def in_order(text: str | None, option: str) -> Numbers:
     """Return the numbers of --pin or --nodes in their order. Raises UserError."""
+    if text is not None and not text.strip():
+        raise UserError("is empty", key=option)
     return parsed(parse_cpu_order, text or "", option)
 
 
@@ -156,9 +158,9 @@ def kernel_words(words: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(words or ())
 
 
-def refuse_given(context: typer.Context, other: str, *parameters: str) -> None:
+def refuse_given(context: typer.Context, when: str, *parameters: str) -> None:
     """Raise UserError for an option of this command that was given, and has no effect."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in parameters and source is not None and source.name == "COMMANDLINE":
-            raise UserError(f"has no effect with {other}", key=parameter.opts[0])
+            raise UserError(f"has no effect {when}", key=parameter.opts[0])

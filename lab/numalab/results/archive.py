@@ -37,6 +37,7 @@ LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
 LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
 _PLANS = (Results(Path()).plan.name, Results(Path()).compact.name)
 _RUNS = Results(Path()).run("a").path.parent.name
+_OTHER_FORMATS = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tbz2", ".tgz", ".txz", ".xz", ".zip")
 _LEVEL = 9
 _PACK_LEVEL = 3
 
@@ -51,6 +52,9 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
     results and for a `target` that is one of their files, HostError when the archive cannot be
     written.
     """
+    if target.suffix.lower() in _OTHER_FORMATS:
+        reason = "the archive is a tar compressed by zstd; name it, for example, out.tar.zst"
+        raise UserError(reason, file=target, key="TARGET")
     load_plan(results)
     require_no_result(target, "TARGET")
     files = [path for path in _files(results.path) if is_of_results(path.relative_to(results.path))]

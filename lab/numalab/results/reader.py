@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from numalab.analysis.findings import Findings, read_findings
 from numalab.errors import UserError
-from numalab.files import bound_json, read_regular, utf8_path
+from numalab.files import bound_json, read_regular, reading, utf8_path
 from numalab.measure import LARGEST_NUMBER, Measure, Number, valid_in
 from numalab.parquet import collect, read_parquet, scan_parquet
 from numalab.recording.events import COLUMNS, typed
@@ -154,6 +154,9 @@ def load_plan(results: Results) -> StoredPlan:
     path = results.plan_file
     if results.path.is_file():
         raise UserError("not a folder of results", file=results.path)
+    with reading(path):
+        if not results.exist:
+            raise UserError("these are no results of a study: there is no plan", file=results.path)
     with damage_explained(path):
         data = _PLAN.check(read_compact_plan(path)) if results.is_compact else _PLAN.read(path)
     return _read_stored(path, data, StoredPlan)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from numalab.errors import UserError
-from numalab.files import open_regular, reading
+from numalab.files import open_regular
 from numalab.guest.console import parse_beat, printable
 from numalab.locks import is_locked
 from numalab.results.layout import Results
@@ -67,12 +67,8 @@ class Progress:
 
 def read_progress(results: Results) -> Progress:
     """Read the progress of results. Raises UserError for no or damaged results."""
-    with reading(results.plan):
-        planned = results.exist
-    if not planned:
-        raise UserError("these are no results of a study: there is no plan", file=results.path)
-    active = is_locked(results.path)
     plan = load_plan(results)
+    active = is_locked(results.path)
     if results.is_compact:
         ended = {**load_unfinished(results, plan)}
         ended |= {run.id: run.manifest for run in load_study(results)[1]}

@@ -38,14 +38,21 @@ def load_topology(name_or_path: str | Path) -> Topology:
     Raises UserError for an unknown name (with all names), and for a file that is not a topology
     (with file, key, value and valid values).
     """
-    text = str(name_or_path)
+    return load_topology_file(_existing(topology_file(str(name_or_path))))
+
+
+def topology_file(text: str) -> Path:
+    """Return the file of a topology by its name, or by its path, where none may be.
+
+    Raises UserError for an unknown name (with all names).
+    """
     if "/" in text or text.endswith(".toml"):
-        return load_topology_file(_existing(Path(text)))
+        return Path(text)
     path = find_input("topologies", f"{text}.toml")
     if path is None:
         names = list_topologies()
         raise UserError(f"no topology is called {text[:80]!r}", choices=names)
-    return load_topology_file(path)
+    return path
 
 
 def _existing(path: Path) -> Path:

@@ -13,7 +13,7 @@ def test_only_an_option_that_was_given_is_refused() -> None:
 
     @application.command()
     def command(context: typer.Context, first: int = 1, second: int = 2) -> None:
-        refuse_given(context, "--other", "first")
+        refuse_given(context, "with --other", "first")
 
     run = CliRunner().invoke
     assert run(application, []).exit_code == 0

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from numalab.cli.guest import boot, doctor, shell
+from numalab.cli.guest import boot, compare_programs, doctor, place, shell
 from numalab.cli.hunt import hunt
-from numalab.cli.inputs import topology
+from numalab.cli.inputs import kernel, topology
 from numalab.cli.options import file_to_write, folder_to_write
-from numalab.cli.results import report, trace, verify
+from numalab.cli.results import export, report, trace, verify
 from numalab.cli.study import patch, run
 from numalab.errors import UserError
 from support.one_command import invoke
@@ -78,3 +78,40 @@ def test_a_word_of_the_kernel(command: Command, words: tuple[str, ...]) -> None:
     machine = () if command is doctor.command else ("ring-4",)
     with pytest.raises(UserError, match="--cmdline: '' is not one word"):
         invoke(command, *machine, "--cmdline", "", *words)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        (boot.command, ("ring-4", ""), "CMD: the first word of the command is empty"),
+        (boot.command, ("ring-4", "--overlay", "nope", "true"), "nope: --overlay: no such folder"),
+        (boot.command, ("ring-4", "--pin", "", "true"), "--pin: is empty"),
+        (place.command, ("ring-4", "--nodes", ""), "--nodes: is empty"),
+        (hunt.command, ("--watchdog", "7"), "--watchdog: has no effect without --scheduler"),
+        (run.command, ("group-construction", "--cluster", ""), "--cluster: '' is not HOST:PORT"),
+        (run.command, ("group-construction", "--cluster", "x"), "--cluster: 'x' is not HOST:PORT"),
+        (run.command, ("group-construction", "--executor", "cluster"), "--executor: '' is not"),
+        (
+            run.command,
+            ("group-construction", "--resume", "--output", "not-there"),
+            "not-there: --output: there are no results",
+        ),
+        (
+            compare_programs.command,
+            ("ring-4", "--before", "a", "--after", "b", "--measure", "nope"),
+            "no measure is called 'nope'",
+        ),
+        (report.command, ("not-there",), "not-there: these are no results of a study"),
+        (export.command, ("results", "out.zip"), "out.zip: TARGET: the archive is a tar"),
+        (kernel.refresh, ("no-such-series",), "'no-such-series' is no series"),
+    ],
+)
+def test_what_cannot_be_meant(command: Command, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        invoke(command, *words)
+
+
+def test_a_topology_is_checked_by_its_name() -> None:
+    assert "ring-4.toml: ok" in invoke(topology.check, "ring-4").stdout
+    with pytest.raises(UserError, match="no topology is called 'rng-4'; did you mean ring-4"):
+        invoke(topology.check, "rng-4")

@@ -524,7 +524,7 @@ def test_a_scheduler_is_hunted_for_its_own_properties_and_without_hotplug(
 
 
 def test_arguments_need_a_scheduler(bench: Bench) -> None:
-    with pytest.raises(UserError, match="needs --scheduler"):
+    with pytest.raises(UserError, match="has no effect without --scheduler"):
         hunt("--argument=-f")
     with pytest.raises(UserError, match="no scheduler is called 'scx_none'"):
         hunt("--scheduler", "scx_none")

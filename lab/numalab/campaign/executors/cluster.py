@@ -288,7 +288,14 @@ def _take_in(task: Task, delivered: Delivered) -> None:
     raise UserError(f"a worker named a run {delivered.folder[:80]!r}")
 
 
+def check_address(address: str, option: str = "--executor") -> None:
+    """Raise UserError for a text that is no address of a scheduler."""
+    if not re.fullmatch(r"\w+://.+:\d+|[^/:]+:\d+", address):
+        raise UserError(f"{address!r} is not HOST:PORT or tcp://HOST:PORT", key=option)
+
+
 def _connect(address: str) -> Any:
+    check_address(address)
     try:
         import distributed  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
@@ -296,8 +303,6 @@ def _connect(address: str) -> Any:
             "dask.distributed is not installed", hint='pip install "numalab[cluster]"'
         ) from None
     try:
-        if not re.fullmatch(r"\w+://.+:\d+|[^/:]+:\d+", address):
-            raise UserError(f"{address!r} is not HOST:PORT or tcp://HOST:PORT", key="--cluster")
         client: Any = distributed.Client  # it has no annotations
         return client(address, timeout=ANSWER, set_as_default=False)
     except _BROKEN as error:

@@ -132,6 +132,8 @@ def command(
     between = None if locality is None else _marks(locality)
     if page is not None and between is None:
         raise UserError("needs --locality", key="--page")
+    if not words[0]:
+        raise UserError("the first word of the command is empty", key="CMD")
     options.file_to_write(page, "--page")
     options.folder_to_write(out, "--out")
     with options.named_placement(), progress_lines("boot") as tell:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from numalab.analysis.measures.family import explain
 from numalab.cli import completion, options
 from numalab.cli.inputs.overlay import PackageOption
 from numalab.cli.output import emit, progress_lines
@@ -60,6 +61,8 @@ def command(
     1 means that a measure is worse after.
     """
     baseline, variants = parse_variant(before), [parse_variant(text) for text in after]
+    for name in measure or ():
+        explain(name)  # raises UserError, before any run
     results: list[ProgramComparison] = []
     with progress_lines("compare") as tell:
         for name in topologies:

@@ -147,13 +147,13 @@ def command(
     require_plugins()
     options.file_to_write(junit, "--junit")
     if again:
-        options.refuse_given(context, "--replay", *_OF_A_SEARCH)
+        options.refuse_given(context, "with --replay", *_OF_A_SEARCH)
         replay_cases(kernel, mode, jobs, output, junit, connection, as_json)
         return
     if junit is not None:
         raise UserError("needs --replay", key="--junit")
-    if argument and scheduler is None:
-        raise UserError("needs --scheduler", key="--argument")
+    if scheduler is None:
+        options.refuse_given(context, "without --scheduler", "argument", "watchdog")
     hunted = find_scheduler(scheduler, argument or ()) if scheduler is not None else None
     aim = Aim(
         seed,

@@ -125,6 +125,7 @@ def refresh(
     """
     users = [spec for spec in load_kernels().values() if series in spec.series]
     if base is None and not users:
+        find_series(series)
         raise UserError("no named kernel has this series; name one with --base", key=series)
     spec = chosen_kernel(base) if base else users[0]
     with progress_lines(series) as progress:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from numalab.errors import UserError
 from numalab.image.recipe import Recipe, chosen_recipe
 
 OverlayOption = Annotated[
@@ -19,4 +20,6 @@ PackageOption = Annotated[
 
 def overlaid(name: str, overlay: Path | None, packages: list[str] | None = None) -> Recipe:
     """Load a recipe, with further packages, and the files of `overlay` on top. Raises UserError."""
+    if overlay is not None and not overlay.is_dir():
+        raise UserError("no such folder", file=overlay, key="--overlay")
     return chosen_recipe(name, packages or (), overlay)

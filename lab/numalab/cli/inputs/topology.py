@@ -20,6 +20,7 @@ from numalab.topology.load import (
     load_topology_file,
     memory_to_dict,
     published_to_dict,
+    topology_file,
     topology_to_dict,
 )
 from numalab.topology.predict.firmware import Vendor
@@ -138,7 +139,10 @@ def _rendered(topology: Topology, form: Format) -> str:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Topology files.")],
+    topologies: Annotated[
+        list[str],
+        typer.Argument(help="Topology files, or names.", autocompletion=completion.topologies),
+    ],
     as_json: options.Json = False,
 ) -> None:
     """Print the errors of topology files, and their hazards to the scheduler.
@@ -149,7 +153,7 @@ def check(
     from numalab.topology.predict.hazards import hazards
 
     results, lines, wrong = [], [], False
-    for file in files:
+    for file in map(topology_file, topologies):
         errors = check_topology_file(file)
         dangers: tuple[Hazard, ...] = ()
         if errors:

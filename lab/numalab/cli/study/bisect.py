@@ -83,7 +83,9 @@ def command(
     if case is not None:
         if study is not None or measure is not None:
             raise UserError("give either --case, or --study and --measure")
-        options.refuse_given(context, "--case", "variant", "cell", "preset", "max_runs", "jobs")
+        options.refuse_given(
+            context, "with --case", "variant", "cell", "preset", "max_runs", "jobs"
+        )
         bisect_case.run(
             case,
             good,

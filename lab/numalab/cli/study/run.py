@@ -11,6 +11,7 @@ import typer
 
 from numalab.campaign.build import BuiltStudy, build_study
 from numalab.campaign.execute import Failure, execute
+from numalab.campaign.executors.cluster import check_address
 from numalab.campaign.executors.processes import EXECUTORS, ExecutorRequest
 from numalab.campaign.resume import new_results, newest_results
 from numalab.campaign.run_task import run_task
@@ -118,7 +119,7 @@ def command(
     failure if a run fails.
     """
     began = time.monotonic()
-    executor_name, _, address = (f"cluster={cluster}" if cluster else executor_name).partition("=")
+    executor_name, address = _executor(cluster, executor_name)
     make_executor = EXECUTORS.find(executor_name)
     options.file_to_write(junit_file, "--junit")
     options.folder_to_write(artifacts, "--artifacts")
@@ -177,6 +178,17 @@ def command(
         raise typer.Exit(failures[0].ended.exit_code)
     if not all(outcome.reports and outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _executor(cluster: str | None, executor: str) -> tuple[str, str]:
+    """Return the name and the text of --cluster or --executor. Raises UserError."""
+    if cluster is not None:
+        check_address(cluster, "--cluster")
+        return "cluster", cluster
+    name, _, text = executor.partition("=")
+    if name == "cluster":
+        check_address(text)
+    return name, text
 
 
 def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule | None:
@@ -269,6 +281,8 @@ def _plans(
 def _results(plan: Plan, output: Path | None, *, several: bool, resume: bool) -> Results:
     """Return where the results of a plan go, with its folder made."""
     if output is not None:
+        if resume and not output.is_dir():
+            raise UserError("there are no results to go on with", file=output, key="--output")
         results = Results(output / plan.name if several else output)
     else:
         results = newest_results(plan) if resume else new_results(plan)

@@ -139,7 +139,7 @@ def test_results_of_another_format(copied: Results) -> None:
 
 
 def test_no_results(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="these are no results"):
         gather(Results(tmp_path))
 
 

@@ -158,7 +158,7 @@ def test_a_run_of_a_study_is_never_written_over(tmp_path: Path, trace: Path) -> 
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match="holds a run of a study"):
         numalab(trace, "--output", tmp_path)
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="is no folder"):
         numalab(trace, "--output", tmp_path / "manifest.json")
 
 
