@@ -261,7 +261,7 @@ def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
         (("boot", "ring-2", "--mode", "xen", "--", "true"), 2, "'xen' is not one of"),
         (("boot", "ring-2", "--kernel", "linux-1", "--", "true"), 2, "debian-6.12"),
         (("run", "no-such-study"), 2, "group-construction"),
-        (("report", "/no/such/results"), 2, "no such file"),
+        (("report", "/no/such/results"), 2, "these are no results"),
         (("run", "group-construction", "--output", "/proc/x"), 3, "cannot create /proc/x"),
         (("run", "group-construction", "--output", "/etc/passwd"), 3, "cannot create /etc/passwd"),
         (("boot", "ring-2", "--keep", "/etc", "--", "true"), 2, "not an empty folder"),

@@ -170,7 +170,8 @@ def _check_plan(folder: Path, archive: Path) -> None:
     try:
         load_plan(Results(folder))
     except UserError as error:
-        raise UserError(str(error).replace(f"{folder}/", ""), file=archive) from None
+        reason = str(error).removeprefix(f"{folder}: ").replace(f"{folder}/", "")
+        raise UserError(reason, file=archive) from None
 
 
 def _unpacked(packed: IO[bytes] | bytes) -> "zstandard.ZstdDecompressionReader":

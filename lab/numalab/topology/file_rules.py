@@ -16,13 +16,13 @@ from numalab.topology.distances import (
 )
 from numalab.topology.file_format import CpuTable, TopologyFile
 from numalab.topology.limits import (
-    LEAST_MEMORY_MIB,
     LOCAL_DISTANCE,
     MAX_APIC_ID,
     MAX_CPUS,
     MAX_DISTANCE,
     RuleBroken,
     broken_by_hop,
+    broken_memory,
     broken_remote,
     refuse,
 )
@@ -66,11 +66,7 @@ def broken_rules(document: TopologyFile, unread: Set[str] = frozenset()) -> tupl
         (("nodes", "cpus", "cpu"), lambda: _cpu_shape(_cpus(document), document.cpu)),
         (
             ("nodes", "cpus", "memory_mib"),
-            lambda: _check_not_empty(_cpus(document), _memory(document)),
-        ),
-        (
-            ("nodes", "cpus", "memory_mib"),
-            lambda: _check_enough(_cpus(document), _memory(document)),
+            lambda: refuse(broken_memory(_cpus(document), _memory(document))),
         ),
         (machine[4:], lambda: _check_forms(document)),
         (("nodes", *machine[4:]), lambda: _distances(document)),
@@ -135,8 +131,7 @@ def _check_memory(document: TopologyFile, unread: Set[str]) -> None:
 
 def _nodes(document: TopologyFile) -> tuple[Node, ...]:
     memory, cpus = _memory(document), _cpus(document)
-    _check_not_empty(cpus, memory)
-    _check_enough(cpus, memory)
+    refuse(broken_memory(cpus, memory))
     return tuple(
         Node(number, held, mib) for number, (held, mib) in enumerate(zip(cpus, memory, strict=True))
     )
@@ -147,27 +142,6 @@ def _memory(document: TopologyFile) -> Sequence[int]:
     if sum(memory) == 0:
         raise RuleBroken("memory_mib", "no node has memory")
     return memory
-
-
-def _check_not_empty(cpus: Sequence[Sequence[int]], memory: Sequence[int]) -> None:
-    refuse(
-        RuleBroken(
-            f"memory_mib[{number}]",
-            f"node {number} has neither CPUs nor memory; no kernel would see it",
-        )
-        for number, (held, mib) in enumerate(zip(cpus, memory, strict=True))
-        if not held and mib == 0
-    )
-
-
-def _check_enough(cpus: Sequence[Sequence[int]], memory: Sequence[int]) -> None:
-    needed = LEAST_MEMORY_MIB + sum(map(len, cpus))
-    if 0 < sum(memory) < needed:
-        raise RuleBroken(
-            "memory_mib",
-            f"{sum(memory)} MiB in all; no kernel boots below {LEAST_MEMORY_MIB} MiB, and 1 MiB for"
-            f" each CPU: {needed} MiB",
-        )
 
 
 def _cpus(document: TopologyFile) -> list[tuple[int, ...]]:

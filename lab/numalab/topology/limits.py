@@ -54,6 +54,18 @@ def broken_by_hop(key: str, by_hop: Sequence[int], diameter: int) -> Iterator[Ru
             )
 
 
+def broken_memory(cpus: Sequence[Sequence[int]], memory_mib: Sequence[int]) -> Iterator[RuleBroken]:
+    """Check that no node is empty, and that all together have memory for a kernel."""
+    for number, (held, mib) in enumerate(zip(cpus, memory_mib, strict=True)):
+        if not held and mib == 0:
+            reason = f"node {number} has neither CPUs nor memory; no kernel would see it"
+            yield RuleBroken(f"memory_mib[{number}]", reason)
+    count, needed = sum(memory_mib), LEAST_MEMORY_MIB + sum(map(len, cpus))
+    if count < needed:
+        reason = f"{count} MiB in all; no kernel boots below {LEAST_MEMORY_MIB} MiB, and 1 MiB for"
+        yield RuleBroken("memory_mib", f"{reason} each CPU: {needed} MiB")
+
+
 def broken_remote(key: str, distance: int) -> Iterator[RuleBroken]:
     """Check a distance between two nodes.
 

@@ -230,7 +230,7 @@ def test_a_measure_that_got_lost_does_not_pass(other: Path) -> None:
 
 
 def test_what_is_not_a_result_is_explained(tmp_path: Path, other: Path) -> None:
-    with pytest.raises(UserError, match=r"plan\.json: no such file"):
+    with pytest.raises(UserError, match=r"these are no results of a study"):
         numalab(EXAMPLE, tmp_path)
     edit_runs(other, lambda run: run.pop("image"))
     with pytest.raises(UserError, match=r"damaged.*image"):
