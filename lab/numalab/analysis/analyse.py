@@ -1,7 +1,7 @@
 """All measures and findings of one run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,7 @@ from numalab.analysis.series import (
     page_series,
     waiting_series,
 )
+from numalab.errors import shown
 from numalab.measure import Measure
 from numalab.recording.events import describe_lacking
 from numalab.recording.migrations import who_moved
@@ -36,13 +37,16 @@ from numalab.recording.spans import RunTimeline
 from numalab.recording.sums import MAX_LISTED
 from numalab.recording.window import Slices, Window
 
+_OF_TASKS = ("task_", "tasks_")  # how the names of measures of the tasks of interest begin
+_MOST_NAMES = 8  # of tasks in a note
+
 
 @dataclass(frozen=True)
 class Analysis:
     """The measures, findings and timeline of a run.
 
     `timeline` is None without sched_switch, and for recordings longer than `ROWS`. `notes` name the
-    measures that failed, and events that lack fields (`lacking`).
+    measures that failed, events that lack fields (`lacking`), and tasks that were not recorded.
     """
 
     measures: tuple[Measure, ...]
@@ -56,12 +60,27 @@ class Analysis:
 def analyse(run: Recording) -> Analysis:
     """Compute every measure of a run, and its findings.
 
-    A measure of an event that was not recorded, or lacks a field, is None, not 0.
+    A measure of an event that was not recorded, or lacks a field, is None, not 0; and so is one of
+    the tasks of interest where none was recorded.
     """
     measures, notes = compute_measures(run)
     notes = (*describe_lacking(run.lacking), *notes)
+    absent = run.absent_tasks
+    if absent and len(absent) == len(run.tasks):
+        measures = tuple(map(_without_tasks, measures))
+        notes = (describe_absent(absent, run.task_names), *notes)
     findings = collect_findings(run)
     return Analysis(measures, findings, run.window, run.sums.timeline, notes, run.lacking)
+
+
+def describe_absent(tasks: Sequence[str], names: Sequence[str]) -> str:
+    """Say that no task has these names, with some of the names that tasks have."""
+    examples = ", ".join(map(shown, names[:_MOST_NAMES]))
+    return f"no task is called {', '.join(map(shown, tasks))} (there are: {examples}, ...)"
+
+
+def _without_tasks(measure: Measure) -> Measure:
+    return replace(measure, value=None) if measure.name.startswith(_OF_TASKS) else measure
 
 
 def collect_findings(run: Recording) -> Findings:

@@ -35,6 +35,7 @@ LEVELS: tuple[Level, ...] = ("task", "process", "group")
 NodeCounters = Mapping[int, Mapping[str, int]]
 _DOMAINS_BYTES, _DOMAINS_VALUES = 32 << 20, 1_000_000
 _LOG_BYTES = 16 << 20
+_NAMES = ("comm", "prev_comm", "next_comm", "event_comm")  # columns with names of tasks
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,19 @@ class Recording:
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
         """The needed fields that recorded events lack, by event."""
         return lacking_fields(self._typed)
+
+    @cached_property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of all tasks in events, in order."""
+        columns = [pl.col(name).unique().implode() for name in _NAMES]
+        row = self._typed.select(columns).collect(engine="streaming").row(0)
+        return tuple(sorted({name for names in row for name in names if name is not None}))
+
+    @property
+    def absent_tasks(self) -> tuple[str, ...]:
+        """Those names of `tasks` that no recorded task has."""
+        rows = pl.DataFrame({"comm": self.task_names}, {"comm": pl.String})
+        return tuple(name for name in self.tasks if rows.filter(of_interest([name])).is_empty())
 
     @cached_property
     def machine(self) -> "RecordedMachine":

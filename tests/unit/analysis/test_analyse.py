@@ -117,7 +117,7 @@ def test_without_names_every_task_but_the_idle_ones_is_of_interest(
 def test_names_may_hold_wildcards(trace: Trace, three_nodes: Topology) -> None:
     for pattern in ("h*", "?og", "*og", "hog", "h[o]g*|hog"):
         measures = values(analyse(Recording(a_run(trace), three_nodes, tasks=[pattern])).measures)
-        expected = 0 if "|" in pattern else 100
+        expected = None if "|" in pattern else 100
         assert measures["task_busy_share_cpu0"] == expected, pattern
 
 
@@ -151,12 +151,14 @@ def test_without_sched_switch_nobody_is_said_to_have_run(
     assert values(run.measures)["task_migrations"] == 1  # the other one is after the end
 
 
-def test_a_hog_that_never_ran_anywhere_has_no_share(trace: Trace, three_nodes: Topology) -> None:
-    by_name = values(
-        analyse(Recording(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0])).measures
-    )
+def test_tasks_that_were_not_recorded_have_no_measure(trace: Trace, three_nodes: Topology) -> None:
+    run = analyse(Recording(a_run(trace), three_nodes, tasks=["nobody"], allowed_cpus=[0]))
+    by_name = values(run.measures)
     assert by_name["task_time_share_node0"] is None
-    assert by_name["task_busy_share_min"] == 0
+    assert by_name["task_busy_share_min"] is None
+    assert by_name["sched_move_numa"] == 1
+    assert run.notes[0].startswith("no task is called nobody (there are: ")
+    assert not analyse(Recording(a_run(trace), three_nodes, tasks=["nobody", "hog"])).notes
 
 
 def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) -> None:

@@ -5,19 +5,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import polars as pl
-
-from numalab.analysis.analyse import Analysis, analyse
+from numalab.analysis.analyse import Analysis, analyse, describe_absent
 from numalab.analysis.measures.family import (
     families_of_nodes,
     families_that_may_be_never,
 )
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.cpulist import format_cpulist
-from numalab.errors import UserError, shown
+from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.progress import Progress, no_progress
-from numalab.recording.events import of_interest
 from numalab.recording.recording import Recording
 from numalab.recording.window import Window
 from numalab.report import document
@@ -45,8 +42,6 @@ KEYS = (
 )
 
 _OF_CACHES = ("task_llc_migrations",)
-_OF_TASKS = ("task_", "tasks_")  # how the names of measures of the tasks of interest begin
-_MOST_NAMES = 8  # of tasks in a note
 
 
 @dataclass(frozen=True)
@@ -87,51 +82,26 @@ def measure_recording(
     # The file does not list the enabled events: an event without records may not have been
     # recorded, so its count is absent, not 0.
     recorded = [name if ":" in name else f":{name}" for name in decoded.counts]
+    run = Recording(
+        events,
+        topology,
+        tasks=tasks,
+        allowed_cpus=allowed_cpus,
+        recorded=recorded,
+        on_progress=on_progress,
+    )
     try:
         _check_cpus(trace, cpus, topology, allowed_cpus)
-        analysis = analyse(
-            Recording(
-                events,
-                topology,
-                tasks=tasks,
-                allowed_cpus=allowed_cpus,
-                recorded=recorded,
-                on_progress=on_progress,
-            )
-        )
-        names = _task_names(events)
+        analysis = analyse(run)
+        absent = run.absent_tasks
     except BaseException:  # Ctrl-C, too
         directory.events.unlink()
         raise
-    absent = [task for task in tasks if not _has_task(names, task)]
-    notes = _notes(decoded, analysis.window, analysis.measures, topology)
-    if tasks and len(absent) == len(tasks):
-        analysis = _without_tasks(analysis)
     save_analysis(directory, analysis)
-    if absent:
-        examples = ", ".join(sorted(map(shown, names))[:_MOST_NAMES])
-        reason = f"no task is called {', '.join(map(shown, absent))} (there are: {examples}, ...)"
-        notes = (reason, *notes)
-    return MeasuredRecording(decoded, analysis, (*notes, *analysis.notes))
-
-
-def _task_names(events: pl.LazyFrame) -> list[str]:
-    names = events.select(pl.col("comm").cast(pl.String)).unique().collect()["comm"]
-    return names.drop_nulls().to_list()
-
-
-def _has_task(names: Sequence[str], pattern: str) -> bool:
-    rows = pl.DataFrame({"comm": names, "pid": [1] * len(names)})
-    return not rows.filter(of_interest([pattern])).is_empty()
-
-
-def _without_tasks(analysis: Analysis) -> Analysis:
-    """Return the analysis of a recording that has no task of interest: nothing of them is known."""
-    measures = tuple(
-        replace(measure, value=None) if measure.name.startswith(_OF_TASKS) else measure
-        for measure in analysis.measures
-    )
-    return replace(analysis, measures=measures)
+    notes = _notes(decoded, analysis.window, analysis.measures, topology)
+    if 0 < len(absent) < len(tasks):
+        notes = (describe_absent(absent, run.task_names), *notes)
+    return MeasuredRecording(decoded, analysis, (*analysis.notes, *notes))
 
 
 def _check_cpus(
