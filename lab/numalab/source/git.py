@@ -68,16 +68,19 @@ def find_revision(text: str) -> GitTree:
     """Resolve `git:PATH@REVISION`. Raises UserError for no repository or no such revision."""
     path, revision = split_git(text)
     folder = _own_folder(path)
-    commit = resolve(path, revision, "object")
+    commit = resolve(path, revision)
     tree = resolve(path, commit, "tree")
     _own_repository(folder, path)
     named = git(["describe", "--always", "--tags", commit], cwd=path, check=False).stdout.strip()
     return GitTree(folder, tree, named or commit[:12])
 
 
-def resolve(path: Path, revision: str, kind: Literal["commit", "tree", "object"]) -> str:
-    """Return git's id of a revision in the repository at `path`. Raises UserError."""
-    name = f"{revision}^{{{kind}}}"
+def resolve(path: Path, revision: str, kind: Literal["commit", "tree", ""] = "") -> str:
+    """Return git's id of a revision in the repository at `path`, or of its commit or tree.
+
+    Raises UserError.
+    """
+    name = f"{revision}^{{{kind}}}" if kind else revision
     done = git(["rev-parse", "--verify", "--end-of-options", name], cwd=path, check=False)
     if done.returncode != 0:
         reason = done.stderr.strip().rpartition("\n")[2]

@@ -85,7 +85,9 @@ def test_a_seed_goes_through_all_cells_with_their_variants_side_by_side(tmp_path
     ],
 )
 def test_include_and_exclude(tmp_path: Path, more: str, cells: int, runs: int) -> None:
-    plan = plan_study(write(tmp_path, more))
+    of_one = 'topology = "mesh-8"\nvariant = "after"\nmeasure = "task_time_share_node5"'
+    of_all = 'variant = "after"\nmeasure = "task_time_share_node3"'
+    plan = plan_study(write(tmp_path, more, of_one, of_all))
     assert (len(plan.cells), len(plan.runs)) == (cells, runs)
 
 
