@@ -203,10 +203,13 @@ class Hunter:
             return
         mine, theirs = trend.clearest.finding, trend.clearest.theirs
         self.tell(f"suspected: {mine.prop}: {beside(mine, theirs)}; trying other seeds")
-        retrial = look_again(trend, self.fresh_boots)
+        try:
+            retrial = look_again(trend, self.fresh_boots)
+        except BudgetOverError:
+            self._note([suspicion(mine, [], [], confirmed=False)])
+            raise
         self.tell(f"{mine.prop}: {trend.change} in {retrial}")
-        samples = [theirs] if theirs is not None else []
-        outcome = suspicion(mine, [mine], samples, confirmed=retrial.confirms)
+        outcome = suspicion(mine, [mine], [theirs] if theirs else [], confirmed=retrial.confirms)
         self._note([outcome], quiet=True)
         if retrial.confirms:
             self._note_trend(trend, retrial)
@@ -219,12 +222,10 @@ class Hunter:
         self.tell(f"confirmed after {minutes} min: {finding.prop}: {finding.text}")
         settled = alone(trend, retrial, self.fresh_boots, self.goes_on)
         smallest, of_smallest, seeds = settled or (case, finding, self.fresh_boots.seeds)
-        self.hunt.violations.append(
-            ConfirmedViolation(
-                case, smallest, of_smallest, seeds, minutes, self._minutes(),
-                self.hunt.machines, boots, self.workers.requested,
-            )
-        )  # fmt: skip
+        self.hunt.violations.append(ConfirmedViolation(
+            case, smallest, of_smallest, seeds, minutes, self._minutes(),
+            self.hunt.machines, boots, self.workers.requested,
+        ))  # fmt: skip
 
     def _pursue_all(self, groups: Sequence[Sequence[Suspect]]) -> list[Near]:
         """Confirm suspects, those of a machine together; return the loads to vary."""

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -14,7 +15,7 @@ from numalab.errors import HostError
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.calls.findings import quantity_of
-from numalab.hunt.calls.trend import CallTrends
+from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.run_queues import RunQueues, Word
@@ -22,7 +23,7 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import ROUND, Aim, Hunter
 from numalab.hunt.kinds import classes
-from numalab.hunt.property import LEFT
+from numalab.hunt.property import CALLS, LEFT
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.patch.hunting import PatchHunt
@@ -402,6 +403,34 @@ def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
         hunter.round([case])
     (outcome,) = hunter.hunt.suspicions
     assert str(outcome) == f"{PROP} in load 0 not tried to the end: the budget is over"
+
+
+def test_a_trend_of_calls_without_time_for_its_boots_is_noted(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told as suspected, so it must have an outcome."""
+
+    def over(*_: object) -> None:
+        raise BudgetOverError
+
+    mine, theirs = (quantity_of("move").finding(0, count, "less") for count in (1, 9))
+    clear = (Suspect(case, mine, theirs, 4.5),)
+    trend = CallTrend("move", "memory", "less", 4.5, 30, 40, (case,), clear)
+    monkeypatch.setattr("numalab.hunt.hunting.look_again", over)
+    calls = SimpleNamespace(
+        counted_on=lambda *benches: benches,
+        add=lambda *_: None,
+        strongest=lambda of_change: None if of_change else trend,
+        suspects=lambda _: [],
+    )
+    aim = Aim(seed=1, properties=frozenset({PROP, CALLS}), seconds=60)
+    crew = cast(CaseWorkers, FakeWorkers(lambda *_: (0.0, False), 1))
+    hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS, calls=cast(CallTrends, calls))
+    with pytest.raises(BudgetOverError):
+        hunter.round([case])
+    assert [str(item) for item in hunter.hunt.suspicions] == [
+        f"{mine.prop} in load 0 not tried to the end: the budget is over"
+    ]
 
 
 def test_what_was_suspected_in_the_last_round_is_noted_when_the_budget_is_over() -> None:
