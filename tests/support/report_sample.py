@@ -1,6 +1,7 @@
 """A synthetic study for the tests of reports: the shape of a real one, with invented figures."""
 
 import random
+import re
 from dataclasses import replace
 from typing import Literal
 
@@ -361,3 +362,20 @@ def hostile_report() -> CellReport:
             for run in report.findings
         ),
     )
+
+
+def report_with_details() -> CellReport:
+    """Return the sample with two claims whose verdicts have a detail."""
+    undecided = ClaimOutcome(
+        "less time", "lower", "3 to 2", True, verdict="inconclusive",
+        detail="53 seeds would decide", required=False,
+    )  # fmt: skip
+    smaller = replace(undecided, verdict="direction only", detail="smaller")
+    return replace(sample_report(), claims=(undecided, smaller))
+
+
+def assert_details(text: str) -> None:
+    """Assert that a text for the terminal has the details of `report_with_details`."""
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert re.search(r"inconclusive\b.*\(53 .*seeds .*would .*decide\)", " ".join(text.split()))
+    assert "direction only" in text and "(smaller)" in text

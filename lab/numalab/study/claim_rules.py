@@ -119,7 +119,8 @@ def _check_measure(
 def check_texts(study: Study, workloads: Mapping[Cell, BoundWorkload], path: Path) -> None:
     """Raise UserError for a published change that cannot be read, and for a contradiction.
 
-    Claims that were stored with runs are not checked: they are judged as they were.
+    Claims that were stored with runs are not checked: they are judged as they were. Units are not
+    checked without `workloads`.
     """
     for place, claim in enumerate(study.claims):
         units = {
@@ -128,12 +129,6 @@ def check_texts(study: Study, workloads: Mapping[Cell, BoundWorkload], path: Pat
             if claim.is_about(cell.topology, cell.label)
         }
         _check_text(claim, sorted(units), path, f"claims[{place}]")
-
-
-def check_texts_alone(study: Study, path: Path) -> None:
-    """Check the claims as `check_texts` does, but for units, where the workloads are not loaded."""
-    for place, claim in enumerate(study.claims):
-        _check_text(claim, (), path, f"claims[{place}]")
 
 
 def _check_text(claim: Claim, units: Sequence[str], path: Path, place: str) -> None:

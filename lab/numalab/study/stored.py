@@ -10,7 +10,7 @@ from numalab.places import list_inputs
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
-from numalab.study.claim_rules import check_texts_alone
+from numalab.study.claim_rules import check_texts
 from numalab.study.machine_table import MachineTable
 from numalab.study.model import Study, load_study, study_digest, study_table
 from numalab.study.plan import Plan, machine_of, make_plan, plan_study, require_lab_names
@@ -44,7 +44,7 @@ def _own_study(stored: StoredPlan) -> Study | None:
     file = files.get(stored.study)
     study = None if file is None else _with_runs_of(stored, file)
     if file is not None and study is not None:
-        check_texts_alone(study, file)
+        check_texts(study, {}, file)
     return study
 
 

@@ -409,7 +409,7 @@ int take(int a) {{ lock = 0; state = 3; locked = a; return lock + state + locked
 
 
 def test_places_of_static_variables_do_not_count(tmp_path: Path) -> None:
-    more = "static volatile long asked, told = 1;\nlong ask(void) { return ++asked + ++told; }"
+    more = "static volatile long calls, ticks = 1;\nlong ask(void) { return ++calls + ++ticks; }"
     sources = [STATICS.format(more=text) for text in ("", more)]
     sources.append(sources[0].replace("lock = 0", "locked = 0"))
     before, after, other = (

@@ -1,16 +1,20 @@
 """The table of claims that ends a run."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
-from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.document import CellReport
 from numalab.report.formats.terminal import render_claim_table
-from support.report_sample import hostile_report, sample_report, thread_cells
+from support.report_sample import (
+    assert_details,
+    hostile_report,
+    report_with_details,
+    sample_report,
+    thread_cells,
+)
 
 
 def shown(reports: Sequence[CellReport]) -> str:
@@ -45,14 +49,4 @@ def test_a_claims_text_cannot_drive_the_terminal() -> None:
 
 def test_a_verdict_is_shown_with_its_detail() -> None:
     """As in the changelog."""
-    open_claim = ClaimOutcome(
-        "less time", "lower", "3 to 2", True, verdict="inconclusive",
-        detail="53 seeds would decide", required=False,
-    )  # fmt: skip
-    smaller = replace(open_claim, verdict="direction only", detail="smaller")
-    report = replace(sample_report(), claims=(open_claim, smaller))
-    text = shown([report])
-    assert all(len(line) <= 100 for line in text.splitlines())
-    words = [word for line in text.splitlines() for word in line.split()]
-    assert re.search(r"inconclusive\b.*\(53 .*seeds .*would .*decide\)", " ".join(words))
-    assert "direction only" in text and "(smaller)" in text
+    assert_details(shown([report_with_details()]))
