@@ -266,6 +266,15 @@ def _judged(
     reachable = len(study.plan.cells) - len(outcome.unreached)
     share = len(outcome.compared(study.plan.cells)) / max(1, reachable)
     undecided, reports = undecided_of(outcome), reports_of(outcome)
+    why = () if lost is not None else _cell_remarks(outcome, study.plan.cells)
+    remarks = [*why, *verdict.remarks]
+    uncounted = reach is not None and reach.verdict is Reached.NOT and lost is None
+    nothing_ran = uncounted and hunted.case is None and not reports
+    if nothing_ran:
+        changes = ()  # what did not run did not change anything
+    elif uncounted:  # counts of optimized code have limits
+        how = "the hunt confirmed a regression" if hunted.case else "the kernel logs differ"
+        remarks.insert(0, f"no changed line was counted, but {how}")
     word = word_of(
         changes,
         lost,
@@ -274,15 +283,9 @@ def _judged(
         reports=reports,
         undecided=undecided,
         only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
+        nothing_ran=nothing_ran,
+        tried=bool(outcome.unreached),
     )
-    why = () if lost is not None else _cell_remarks(outcome, study.plan.cells)
-    remarks = [*why, *verdict.remarks]
-    if reach is not None and reach.verdict is Reached.NOT and lost is None:
-        if hunted.case is None and not reports:
-            word, changes = "not reached", ()  # what did not run did not change anything
-        else:  # counts of optimized code have limits
-            how = "the hunt confirmed a regression" if hunted.case else "the kernel logs differ"
-            remarks.insert(0, f"no changed line was counted, but {how}")
     if hunted.failed:
         remarks.insert(0, f"the hunt ended early: {hunted.failed}")
     cpus = {name: machine.cpu_count for name, machine in study.plan.topologies.items()}

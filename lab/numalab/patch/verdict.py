@@ -264,12 +264,17 @@ def word_of(
     reports: Sequence[KernelReport] = (),
     undecided: Sequence[str] = (),
     only_hunted: bool = False,
+    nothing_ran: bool = False,
+    tried: bool = True,
 ) -> Word:
     """Return the verdict in a word; a regression counts more than an improvement.
 
     `share` of the cells in which changed code may run were compared. `only_hunted`: no load of the
-    experiment executed a changed line.
+    experiment executed a changed line; `nothing_ran`: the hunt did not, either. `tried`: a cell has
+    runs of both kernels.
     """
+    if nothing_ran:
+        return "not reached" if tried or hunt.machines else "undecided"
     kinds = {change.went for change in changes}
     sides = {report.side for report in reports} | ({lost.side} if lost is not None else set())
     kinds |= {"regressed" if side == PATCHED else "improved" for side in sides}

@@ -429,6 +429,15 @@ def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() 
     assert f"(4 CPUs), w.\n\n  $ {case.command}\n" in mail
 
 
+def test_a_patch_is_not_reached_only_where_both_kernels_ran() -> None:
+    def word(hunted: HuntOutcome, *, tried: bool) -> str:
+        return word_of((), None, hunted, share=0.0, nothing_ran=True, tried=tried)
+
+    assert word(HuntOutcome(), tried=True) == "not reached"
+    assert word(HuntOutcome(None, 3, 12, 9), tried=False) == "not reached"
+    assert word(HuntOutcome(), tried=False) == "undecided", "the time was over after one kernel"
+
+
 def test_a_patch_that_only_the_hunt_executed_is_not_called_unchanged() -> None:
     hunted = HuntOutcome(None, 3, 12, 9)
     word = word_of((), None, hunted, share=0.0, only_hunted=True)
