@@ -266,7 +266,7 @@ def properties(_: str) -> str:
     lines = [f"`{name}`: {text}" for name, text in OF_BOOT.items()]
     for name, entry in PROPERTIES.built_in().items():
         if not entry.differential:
-            limit = f" ({entry.limit.most:g})" if entry.limit.most else ""
+            limit = f" ({entry.limit.most:g} {entry.unit})" if entry.limit.most else ""
             lines.append(f"`{name}`{limit}: {PROPERTIES.describe(name)}")
     return "\n".join(map(_item, lines))
 

@@ -44,7 +44,7 @@ def sample_hunt(case: Case, text: str) -> Hunt:
     small = case.only(case.loads[0])
     violation = ConfirmedViolation(case, small, finding, (2, 3), 1.5, 2.5, 3, 20, 40)
     hunt = Hunt(machines=4, loads=40, violations=[violation], values={"response": [0.5, 0.93]})
-    hunt.closest["response"] = Closest(930.0, 1000.0, 800.0, 0.93)
+    hunt.closest["response"] = Closest(930.0, 1000.0, 800.0, 0.93, "ms")
     alike = Finding("ping-pong", 1, 7.0, 6.0, text)
     hunt.suspicions += [
         suspicion(finding, [finding], [replace(finding, value=0.0)], confirmed=True),

@@ -18,7 +18,7 @@ from numalab.plugins import Registry, explain_fault
 
 # Properties of the whole boot, which numalab.hunt.boot_case checks without a load.
 LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
-SCHEDULER, DRIVER, CALLS, LEFT = "scheduler", "load-driver", "calls", "left-in-run-queues"
+SCHEDULER, DRIVER, CALLS, LEFT = "scheduler", "load-driver", "calls", "left-in-runqueues"
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest comes to its end: no panic, no hang",
     SPLAT: "the kernel warns of nothing",
@@ -66,7 +66,7 @@ Judge = Callable[[LoadRecording], list[Finding]]
 
 @dataclass(frozen=True)
 class Property:
-    """A property of a load: its name, its limit, and the function that judges a recording.
+    """A property of a load: its name, its limit in its `unit`, and the function that judges it.
 
     The limit holds in plain loads only (`Load.is_plain`) unless it is of `any_load`. A
     `differential` one has no limit: its value only counts beside that of the reference kernel.
@@ -77,6 +77,7 @@ class Property:
     judge: Judge
     any_load: bool = False
     differential: bool = False
+    unit: str = ""
 
 
 # What a scheduler (sched_ext) is hunted for: the others are about the kernel's own scheduler.
@@ -94,14 +95,14 @@ PROPERTIES: Registry[Property] = Registry(
 
 
 def register_property(
-    name: str, *, most: float, suspect: float | None = None, any_load: bool = False
+    name: str, *, most: float, suspect: float | None = None, any_load: bool = False, unit: str = ""
 ) -> Callable[[Observe], Judge]:
     """Add a property that hunts check; a decorator of the function that observes it.
 
     The function yields an observation for each part of the load that it can judge, or none. A
     value above `most` violates the property; one above `suspect` counts if the reference kernel's
-    is lower. The limit holds in loads of fair tasks without groups and changes, unless of
-    `any_load`.
+    is lower; all are in `unit`. The limit holds in loads of fair tasks without groups and changes,
+    unless of `any_load`.
     The first paragraph of the docstring says what holds.
 
         @register_property("woken-soon", most=10.0, suspect=2.0)
@@ -123,11 +124,12 @@ def register_property(
                 limit = observation.limit or usual
                 findings.append(
                     Finding(name, run.number, round(observation.value, 4), limit.most,
-                            observation.text, observation.weak, limit.suspect, least_ratio(name))
+                            observation.text, observation.weak, limit.suspect, least_ratio(name),
+                            unit=unit)
                 )  # fmt: skip
             return findings
 
-        PROPERTIES.add(name, Property(name, usual, judge, any_load), judge)
+        PROPERTIES.add(name, Property(name, usual, judge, any_load, unit=unit), judge)
         return judge
 
     return add

@@ -59,7 +59,7 @@ class CpuTable(Document):
     dies: Count = Field(default=1, description="Dies in each socket.")
     threads: Count = Field(default=1, description="Threads in each core.")
     llc: Literal["die", "none"] = Field(
-        default="die", description="CPUs that share a last-level cache: those of a die, or none."
+        default="die", description="What shares a last-level cache: the CPUs of a die, or none."
     )
 
 
@@ -95,7 +95,7 @@ class MemoryTable(Document):
     ] = Field(
         default=None,
         description="Bandwidth of each node's memory in 10^6 bytes a second: one number for all, "
-        "or a list. By default four fifths of the demand of a node's CPUs.",
+        "or a list. By default 0.8 lines a CPU and latency.",
     )
     link_bandwidth_mb_s: Annotated[
         MegabytesPerSecond | tuple[tuple[MegabytesPerSecond, ...], ...] | None,
@@ -146,7 +146,7 @@ class PublishedTable(Document):
     """`[published]`: figures that were measured on a machine; the others are derived."""
 
     figures: Annotated[tuple[Figure, ...], Field(min_length=1, max_length=3)] = Field(
-        description="These figures. Bandwidths keep their proportions only."
+        description="Which ones. Bandwidths keep their proportions only."
     )
     measured_by: Annotated[str, Field(min_length=1, max_length=200)] = Field(
         description="Who measured them."
@@ -195,7 +195,7 @@ class TopologyFile(Document):
     published: PublishedTable | None = Field(
         default=None,
         exclude_if=lambda table: table is None,
-        description="Published figures; by default all are invented.",
+        description="Published figures; by default none are measured.",
     )
     nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = Field(
         description="The number of NUMA nodes."

@@ -3,6 +3,7 @@
 import pytest
 
 from numalab.hunt.properties.balance import affinity, reachability, work_conservation
+from numalab.hunt.property import PROPERTIES
 from numalab.hunt.recording import LoadRecording
 from unit.hunt.recordings import Row, recording
 
@@ -21,7 +22,14 @@ def test_a_node_that_idles_while_a_hog_waits_was_not_reached() -> None:
     assert (near.value, far.value) == (0.0, 1.0)
     assert not near.violated and far.violated
     assert "node 1 (CPUs 2,3)" in far.text
+    assert far.with_unit(far.most) == "0.5 of the time"
     assert far.weak, "three hogs are no more than four CPUs"
+
+
+def test_each_limit_has_a_unit() -> None:
+    entries = [entry for entry in PROPERTIES.built_in().values() if not entry.differential]
+    assert len(entries) > 20
+    assert [entry.name for entry in entries if not entry.unit] == []
 
 
 def test_a_node_counts_by_the_cpu_that_idled_the_least() -> None:

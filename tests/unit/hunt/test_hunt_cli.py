@@ -264,7 +264,8 @@ def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
     means = "mean 0 in 9 samples; reference kernel: mean 0 in 9 samples"
     assert f"affinity in load 0 not confirmed: {means}" in done.stderr
     assert json.loads(done.stdout)["closest"]["affinity"] == {
-        "value": 5.0, "limit": 0.0, "reference": 0.0, "closeness": pytest.approx(11 / 6),
+        "value": 5.0, "limit": 0.0, "reference": 0.0, "unit": "",
+        "closeness": pytest.approx(11 / 6),
     }  # fmt: skip
 
 

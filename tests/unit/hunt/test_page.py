@@ -27,7 +27,7 @@ def test_the_page_has_the_outcome_the_finding_and_the_suspicions() -> None:
     assert "not confirmed: mean 7 in 1 sample; reference kernel: mean 7 in 1 sample" in page
     assert "Changed lines that never ran" in page
     assert "never to elsewhere" in page
-    closest = '<td class="num">930</td><td class="num">1000</td><td class="num">800</td>'
+    closest = '<td class="num">930 ms</td><td class="num">1000</td><td class="num">800</td>'
     assert closest in page
     (load,) = re.findall('<pre class="scroll" tabindex="0">\n(.*?)</pre>', page, re.DOTALL)
     text = render_load(sample_case().loads[0])

@@ -68,6 +68,7 @@ class Closest:
     limit: float
     reference: float | None
     closeness: float
+    unit: str = ""
 
     @property
     def stands_out(self) -> bool:
@@ -77,14 +78,15 @@ class Closest:
     def __str__(self) -> str:
         """Write it in one line."""
         beside = "" if self.reference is None else f", reference kernel {self.reference:.4g}"
-        return f"{self.value:.4g} (limit {self.limit:.4g}{beside})"
+        value = f"{self.value:.4g} {self.unit}".rstrip()
+        return f"{value} (limit {self.limit:.4g}{beside})"
 
 
 def closest(finding: Finding, other: BootResult | None) -> Closest:
     """Return a finding's value with the value of the reference kernel's boot, if it booted."""
     theirs = other.of(finding.prop, finding.load) if other is not None else None
     reference = None if theirs is None else theirs.value
-    return Closest(finding.value, finding.most, reference, finding.closeness)
+    return Closest(finding.value, finding.most, reference, finding.closeness, finding.unit)
 
 
 def beside(finding: Finding, theirs: Finding | None) -> str:
@@ -93,4 +95,5 @@ def beside(finding: Finding, theirs: Finding | None) -> str:
         return finding.text
     if finding.differential:
         return f"{finding.text}, reference kernel {theirs.text.rpartition(': ')[2]}"
-    return f"{finding.text} (value {finding.value:.4g}, reference kernel {theirs.value:.4g})"
+    value = finding.with_unit(finding.value)
+    return f"{finding.text} (value {value}, reference kernel {theirs.value:.4g})"

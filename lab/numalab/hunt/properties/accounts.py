@@ -24,7 +24,7 @@ class TracedAccount:
     lasting_ns: int
 
 
-@register_property("account", most=40.0, suspect=20.0, any_load=True)
+@register_property("account", unit="%", most=40.0, suspect=20.0, any_load=True)
 def account(run: LoadRecording) -> Iterator[Observation]:
     """The kernel's account of a task is true: times on CPUs and in queues, switches, migrations.
 

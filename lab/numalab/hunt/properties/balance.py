@@ -19,7 +19,7 @@ _IDLE_MS: Mapping[PartKind, Limit] = {
 }  # fmt: skip
 
 
-@register_property("affinity", most=0.0)
+@register_property("affinity", unit="ms", most=0.0)
 def affinity(run: LoadRecording) -> Iterator[Observation]:
     """No task runs on a CPU outside its mask or cpuset.
 
@@ -70,7 +70,7 @@ def ran_outside(run: LoadRecording, place: int) -> Iterator[tuple[frozenset[int]
             yield masks, spans
 
 
-@register_property("reachability", most=0.5, suspect=0.3)
+@register_property("reachability", unit="of the time", most=0.5, suspect=0.3)
 def reachability(run: LoadRecording) -> Iterator[Observation]:
     """Every node that several hogs may use runs some of them.
 
@@ -106,9 +106,9 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
             yield Observation(share, text, weak=part.count <= run.topology.cpu_count)
 
 
-@register_property("work-conservation", most=1600.0, suspect=200.0)
+@register_property("work-conservation", unit="ms", most=1600.0, suspect=200.0)
 def work_conservation(run: LoadRecording) -> Iterator[Observation]:
-    """No CPU is idle for long while a task that may run there waits (ms)."""
+    """No CPU is idle for long while a task that may run there waits."""
     for place, part in enumerate(run.load.parts):
         if run.load.has_quota(part):
             continue  # its tasks wait for their quota, too
@@ -126,7 +126,7 @@ def work_conservation(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("idle-neighbours", most=800.0, suspect=8.0)
+@register_property("idle-neighbours", unit="ms", most=800.0, suspect=8.0)
 def neighbours(run: LoadRecording) -> Iterator[Observation]:
     """No task waits for long while another allowed CPU of its node is idle."""
     load, inside = run.load, run.judged
@@ -151,7 +151,7 @@ def neighbours(run: LoadRecording) -> Iterator[Observation]:
     yield Observation(worst / MS, text)
 
 
-@register_property("lost-time", most=0.6, suspect=0.02)
+@register_property("lost-time", unit="of the time", most=0.6, suspect=0.02)
 def lost_time(run: LoadRecording) -> Iterator[Observation]:
     """Tasks do not wait in a queue for most of their time while an allowed CPU is idle.
 
@@ -181,7 +181,7 @@ def lost_time(run: LoadRecording) -> Iterator[Observation]:
             )
 
 
-@register_property("spread", most=6.0, suspect=1.4)
+@register_property("spread", unit="tasks", most=6.0, suspect=1.4)
 def spread(run: LoadRecording) -> Iterator[Observation]:
     """Hogs of one weight and mask are spread evenly over their CPUs.
 

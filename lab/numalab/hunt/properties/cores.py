@@ -10,7 +10,7 @@ from numalab.hunt.recording import LoadRecording
 from numalab.recording.intervals import Spans, covered, joined, longest, met, within
 
 
-@register_property("idle-cores", most=0.9, suspect=0.2)
+@register_property("idle-cores", unit="of the time", most=0.9, suspect=0.2)
 def cores(run: LoadRecording) -> Iterator[Observation]:
     """Two hogs do not share a core for long while a core of the same node is idle.
 
@@ -46,7 +46,7 @@ def cores(run: LoadRecording) -> Iterator[Observation]:
     )  # fmt: skip
 
 
-@register_property("numa-cores", most=20.0, suspect=0.3)
+@register_property("numa-cores", unit="a task", most=20.0, suspect=0.3)
 def choice(run: LoadRecording) -> Iterator[Observation]:
     """NUMA balancing moves no task to a busy core while another core of that node is idle.
 

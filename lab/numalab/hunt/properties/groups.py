@@ -11,7 +11,7 @@ from numalab.recording.window import Window
 _LEAST_MS = 400  # four periods
 
 
-@register_property("quota", most=2.0, suspect=1.15, any_load=True)
+@register_property("quota", unit="times", most=2.0, suspect=1.15, any_load=True)
 def quota(run: LoadRecording) -> Iterator[Observation]:
     """Tasks of a group with a quota run for no longer than it allows, and use it if they can.
 
@@ -43,7 +43,7 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("group-shares", most=3.0, suspect=1.4)
+@register_property("group-shares", unit="times", most=3.0, suspect=1.4)
 def shares(run: LoadRecording) -> Iterator[Observation]:
     """Groups of hogs on the same CPUs share them by their weights (`cpu.weight`).
 

@@ -8,7 +8,7 @@ from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import GRACE_MS, MS, LoadRecording
 
 
-@register_property("ping-pong", most=6.0, suspect=1.0)
+@register_property("ping-pong", unit="a second", most=6.0, suspect=1.0)
 def ping_pong(run: LoadRecording) -> Iterator[Observation]:
     """If every hog can have its own CPU, hogs rarely change nodes.
 
@@ -26,7 +26,7 @@ def ping_pong(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("wandering", most=1000.0, suspect=2.0)
+@register_property("wandering", unit="a second", most=1000.0, suspect=2.0)
 def wandering(run: LoadRecording) -> Iterator[Observation]:
     """Tasks rarely change CPUs."""
     if (changes := _changes(run, nodes=False)) is not None:

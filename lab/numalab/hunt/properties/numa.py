@@ -9,7 +9,7 @@ from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
 
 
-@register_property("numa-convergence", most=0.9, suspect=0.25)
+@register_property("numa-convergence", unit="of accesses", most=0.9, suspect=0.25)
 def convergence(run: LoadRecording) -> Iterator[Observation]:
     """At the end memory users run on the node of their memory.
 
@@ -53,7 +53,7 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("storms", most=5000.0, suspect=100.0)
+@register_property("storms", unit="a second", most=5000.0, suspect=100.0)
 def storms(run: LoadRecording) -> Iterator[Observation]:
     """In the second half of the time there are few NUMA hinting faults."""
     if (rate := _rate(run, "numa_hint_faults")) is not None:
@@ -65,7 +65,7 @@ def storms(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("page-moves", most=50000.0, suspect=50.0)
+@register_property("page-moves", unit="a second", most=50000.0, suspect=50.0)
 def page_moves(run: LoadRecording) -> Iterator[Observation]:
     """In the second half of the time NUMA balancing migrates few pages."""
     if (rate := _rate(run, "numa_pages_migrated")) is not None:
@@ -86,7 +86,7 @@ def _rate(run: LoadRecording, name: str) -> float | None:
     return grown / users / (run.load.ms / 2000)
 
 
-@register_property("numa-moves", most=20.0, suspect=2.0)
+@register_property("numa-moves", unit="a second", most=20.0, suspect=2.0)
 def moves(run: LoadRecording) -> Iterator[Observation]:
     """In the settled time NUMA balancing rarely moves or swaps tasks."""
     if users := run.memory_users:
@@ -98,7 +98,7 @@ def moves(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("numa-sticks", most=500.0, suspect=4.0)
+@register_property("numa-sticks", unit="a second", most=500.0, suspect=4.0)
 def sticks(run: LoadRecording) -> Iterator[Observation]:
     """In the settled time NUMA balancing rarely fails to find a CPU for a task.
 
@@ -121,9 +121,9 @@ def _settled(run: LoadRecording, *events: str) -> int:
     return run.events(*events).filter(when).height
 
 
-@register_property("throughput", most=2.0, suspect=1.2)
+@register_property("throughput", unit="times", most=2.0, suspect=1.2)
 def throughput(run: LoadRecording) -> Iterator[Observation]:
-    """Memory users without a mask do no less work than when each is bound to a random CPU.
+    """Memory users without a mask do as much work as if bound at random (mode `timed`).
 
     The value is the pages touched in the first half of the time, when each task is bound to its own
     CPU, over those of the second half. Only for machines whose far memory is slower.

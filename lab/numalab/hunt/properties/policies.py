@@ -20,7 +20,7 @@ _USED = 0.75  # of the runtime: wake-ups and interrupts count, too
 _DUE_MS = 400  # the shortest time over which runtime in periods is added up
 
 
-@register_property("priority", most=400.0, suspect=4.0, any_load=True)
+@register_property("priority", unit="ms", most=400.0, suspect=4.0, any_load=True)
 def priority(run: LoadRecording) -> Iterator[Observation]:
     """No real-time task waits while a CPU that it may use is idle or runs a lower priority.
 
@@ -130,9 +130,9 @@ def _rank(load: Load, place: int, at_ms: float = 0) -> int:
     return priority if policy in ("fifo", "rr") else _FAIR
 
 
-@register_property("deadline", most=2.0, suspect=1.1, any_load=True)
+@register_property("deadline", unit="times", most=2.0, suspect=1.1, any_load=True)
 def deadline(run: LoadRecording) -> Iterator[Observation]:
-    """A deadline task that always wants to run gets its runtime in each period, and not more.
+    """A deadline task that always wants to run gets its runtime on average, and not more.
 
     The value is the runtime due over the runtime got, or its inverse if that is larger
     (constant bandwidth server, Documentation/scheduler/sched-deadline.rst).
@@ -156,7 +156,7 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("tardiness", most=10.0, suspect=0.1, any_load=True)
+@register_property("tardiness", unit="periods", most=10.0, suspect=0.1, any_load=True)
 def tardiness(run: LoadRecording) -> Iterator[Observation]:
     """A deadline task that is never throttled ends each turn within about a period.
 
@@ -186,7 +186,7 @@ def tardiness(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("starvation", most=1000.0, suspect=150.0, any_load=True)
+@register_property("starvation", unit="ms", most=1000.0, suspect=150.0, any_load=True)
 def starvation(run: LoadRecording) -> Iterator[Observation]:
     """No runnable fair task waits for long, in loads without fifo and rr tasks.
 
@@ -214,7 +214,7 @@ def starvation(run: LoadRecording) -> Iterator[Observation]:
     yield Observation(worst, text, limit=Limit(_STARVED * run.window.length_ns / MS, 150.0))
 
 
-@register_property("lock-wait", most=3000.0, suspect=20.0, any_load=True)
+@register_property("lock-wait", unit="ms", most=3000.0, suspect=20.0, any_load=True)
 def lock_wait(run: LoadRecording) -> Iterator[Observation]:
     """A locker gets the lock soon after those before it: its holder inherits its priority.
 

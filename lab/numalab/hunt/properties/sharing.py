@@ -16,9 +16,9 @@ _SHORT_MS = 100.0
 _LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
 
 
-@register_property("fairness", most=3.0, suspect=1.6)
+@register_property("fairness", unit="times", most=3.0, suspect=1.6)
 def fairness(run: LoadRecording) -> Iterator[Observation]:
-    """Hogs of equal weight get at least a fraction of an even share.
+    """No hog of several with equal weight runs for far less than an even share.
 
     The even share is that of a task on the fullest CPU when the tasks are spread as evenly as their
     masks allow: the least of 1 / ceil(tasks / CPUs) over all sets of parts. The value is the even
@@ -56,7 +56,7 @@ def _fullest(run: LoadRecording) -> int:
     return most
 
 
-@register_property("proportion", most=2.5, suspect=1.3)
+@register_property("proportion", unit="times", most=2.5, suspect=1.3)
 def proportion(run: LoadRecording) -> Iterator[Observation]:
     """Hogs on one CPU share it by their weights (nice levels).
 
@@ -81,9 +81,9 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
     yield Observation(worst, text)
 
 
-@register_property("lag", most=60.0, suspect=8.0)
+@register_property("lag", unit="ms", most=60.0, suspect=8.0)
 def lag(run: LoadRecording) -> Iterator[Observation]:
-    """Hogs that share a CPU never lag far behind their share (ms).
+    """Hogs that share a CPU never lag far behind their share.
 
     Lag is what is due to a hog by its weight, less what it got. The value is its largest range in a
     time of 100 ms or longer in which the same hogs were on a CPU. EEVDF keeps lag between -r and

@@ -16,7 +16,7 @@ _LEAST_MS = 400  # until nothing is left of the utilization with which a task be
 _FAIR = ("fair", "batch", "idle")
 
 
-@register_property("utilization", most=250.0, suspect=100.0, any_load=True)
+@register_property("utilization", unit="of 1024", most=250.0, suspect=100.0, any_load=True)
 def utilization(run: LoadRecording) -> Iterator[Observation]:
     """The kernel's utilization of a fair task (`se.avg.util_avg`) is that of its runtime.
 

@@ -11,7 +11,7 @@ from numalab.recording.intervals import between, overlaps
 _FEWEST = 20  # waits, for a percentile to mean something
 
 
-@register_property("wake-up-latency", most=4.0, suspect=0.15)
+@register_property("wake-up-latency", unit="ms", most=4.0, suspect=0.15)
 def latency(run: LoadRecording) -> Iterator[Observation]:
     """A woken or new task runs soon while at least half of the CPUs are free.
 
@@ -30,7 +30,7 @@ def latency(run: LoadRecording) -> Iterator[Observation]:
             )  # fmt: skip
 
 
-@register_property("response", most=1000.0, suspect=3.0)
+@register_property("response", unit="ms", most=1000.0, suspect=3.0)
 def response(run: LoadRecording) -> Iterator[Observation]:
     """A woken task runs soon, even if all CPUs are busy.
 

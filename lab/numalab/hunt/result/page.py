@@ -129,7 +129,7 @@ def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
             f" {counted(sum(load.tasks for load in case.loads), 'task')}"
         ),
         "value": finding.with_unit(finding.figure),
-        "limit": f"{finding.most:g}" if finding.measured is None else _COMPARED,
+        "limit": finding.with_unit(finding.most) if finding.measured is None else _COMPARED,
         "seeds": ", ".join(map(str, violation.seeds)),
         "minutes": violation.minutes,
         "after": violation.after,
@@ -144,7 +144,7 @@ def _suspicions(hunt: Hunt) -> Iterator[SuspicionRow]:
     for item in sorted(hunt.suspicions, key=lambda item: (not item.confirmed, -item.samples)):
         finding = item.finding
         value = finding.with_unit(finding.figure)
-        limit = "none" if finding.differential else f"{finding.most:g}"
+        limit = "none" if finding.differential else finding.with_unit(finding.most)
         yield SuspicionRow(finding.prop, value, limit, item.outcome, finding.text)
 
 

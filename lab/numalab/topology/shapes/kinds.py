@@ -17,7 +17,7 @@ from numalab.topology.view.placement import Point, circle, circles, grid, snake
 
 @register_shape("line")
 class Line(Shape):
-    """Nodes in a row: the largest diameter of all shapes."""
+    """Nodes in a row."""
 
     def links(self, nodes: int) -> tuple[Link, ...]:
         """Link each node to the next."""
