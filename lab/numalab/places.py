@@ -78,6 +78,15 @@ def find_input(kind: str, name: str) -> Path | None:
     return next(find_inputs(kind, name), None)
 
 
+def own_input(path: Path) -> Path:
+    """Return a file or folder of inputs by its path. Raises UserError as `find_inputs` does."""
+    if not os.path.lexists(path):
+        return path
+    whole = path.absolute()
+    holding = (folder for folder in lab_folders() if whole.is_relative_to(folder.absolute()))
+    return _own(path, next(holding, path))
+
+
 def require_in_lab(name: str, choices: Collection[str], file: Path, key: str) -> None:
     """Raise UserError unless a name in a file from elsewhere is one of the user's lab.
 
@@ -139,9 +148,14 @@ def load_usable(names: Iterable[str], load: Callable[[str], T]) -> list[T]:
 
 
 def _own(path: Path, folder: Path) -> Path:
-    """Check who can change an input; who can change what came with numalab can change its code."""
+    """Check who can change an input, with all files of a folder.
+
+    Who can change what came with numalab can change its code.
+    """
     if folder != shipped_dir() or path.parent.name == PLUGINS:
         require_own(path, folder)
+        for below in sorted(path.rglob("*")) if path.is_dir() else ():
+            require_own(below, folder)
     return path
 
 
@@ -154,7 +168,8 @@ def _no_results(path: Path, variable: str) -> Path:
 def cache_dir(*parts: str) -> Path:
     """Return a folder below `$NUMALAB_CACHE` or ~/.cache/numalab, created for this user only.
 
-    Raises HostError for a cache that somebody else may write to: programs in it are run.
+    Raises HostError for a cache that somebody else may write to, and for a folder in it that is
+    somebody else's: programs in it are run.
     """
     base = _cache()
     try:
@@ -167,11 +182,15 @@ def cache_dir(*parts: str) -> Path:
         raise HostError(f"cannot use {shown(base)}: {error.strerror}", hint=_OTHER_CACHE) from None
     if status.st_uid not in (os.geteuid(), 0):
         raise HostError(f"the cache {shown(base)} belongs to another user", hint=_OTHER_CACHE)
-    if status.st_mode & stat.S_IWOTH:
-        hint = f"chmod o-w {shlex.quote(str(base))}, and remove what others may have put there"
-        raise HostError(f"every user may write to the cache {shown(base)}", hint=hint)
-    path = base.joinpath(*parts)
-    make_dir(path)
+    if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+        hint = f"chmod go-w {shlex.quote(str(base))}, and remove what others may have put there"
+        raise HostError(f"other users may write to the cache {shown(base)}", hint=hint)
+    path = base
+    for part in parts:
+        path /= part
+        make_dir(path)
+        if path.stat().st_uid not in (os.geteuid(), 0):
+            raise HostError(f"{shown(path)} belongs to another user", hint=_OTHER_CACHE)
     return path
 
 

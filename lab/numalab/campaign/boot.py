@@ -169,9 +169,9 @@ def boot_in(
 
 
 def copy_returned(directory: RunDir, folder: Path) -> None:
-    """Copy the files that a command left below $OUT to a folder of the host, or an empty folder.
+    """Copy the files that a command left below $OUT to a new or empty folder of the host.
 
-    Files of the same name are replaced. Raises HostError.
+    Raises HostError.
     """
     make_dir(folder)
     if not directory.returned.is_dir():

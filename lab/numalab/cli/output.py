@@ -38,7 +38,7 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
         print(_json(value))
         return
     if isinstance(text, str):
-        print(text)
+        print("\n".join(map(shown, text.split("\n"))))
         return
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --json need not pay
 

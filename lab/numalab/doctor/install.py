@@ -25,7 +25,7 @@ def commands_for(checks: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
         commands.append((*as_root, *apt, "update"))
         commands.append((*as_root, *apt, "install", "--yes", "--no-install-recommends", *packages))
     if python:
-        commands.append((sys.executable, "-m", "pip", "install", "--quiet", *python))
+        commands.append((sys.executable, "-P", "-m", "pip", "install", "--quiet", *python))
     return tuple(commands)
 
 

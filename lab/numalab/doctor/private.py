@@ -11,7 +11,8 @@ from pathlib import Path
 
 # Every Linux has these folders; all other absolute paths are removed.
 _COMMON = ("/dev", "/proc", "/sys", "/usr")
-_PATH = re.compile(r"(?<![\w.:/])/[^\s'\",;:()<>]+")
+# A path, and what follows the scheme of a URL: it may have a password.
+_PATH = re.compile(r"(?<!qemu:)(?<![\w./])/[^\s'\",;:()<>]+(?::[^\s'\",;()<>]+@[^\s'\",;()<>]*)?")
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
 _SHORTEST = 2  # a name of one letter would remove that letter everywhere
@@ -40,9 +41,13 @@ def private_names(homes: Iterable[str], users: Iterable[str], hosts: Iterable[st
 
 
 def names_here() -> PrivateNames:
-    """Return the names of this host and of the user, also of the one who called sudo."""
+    """Return the names of this host and of the user, also of the one who called sudo.
+
+    The folders of numalab count as homes: their paths may have spaces.
+    """
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
-    homes = {os.environ.get("HOME", "")}
+    folders = ("HOME", "NUMALAB_CACHE", "NUMALAB_HOME", "XDG_CACHE_HOME")
+    homes = {os.environ.get(name, "") for name in folders} | {str(Path.cwd())}
     with suppress(RuntimeError):  # a user id without an entry in passwd(5)
         homes.add(str(Path.home()))
     entries = []

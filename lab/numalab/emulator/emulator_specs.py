@@ -6,7 +6,7 @@ from pathlib import Path
 
 from numalab.document import Document, read_document
 from numalab.errors import UserError
-from numalab.places import EMULATORS, find_input, shipped_dir
+from numalab.places import EMULATORS, find_input, own_input, shipped_dir
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -50,7 +50,7 @@ class EmulatorsFile(Document):
 def emulator_configs() -> Path:
     """Return the folder of `emulators.toml`, the series and the sources of plug-ins."""
     file = find_input(EMULATORS, "emulators.toml")
-    return shipped_dir() / EMULATORS if file is None else file.parent
+    return shipped_dir() / EMULATORS if file is None else own_input(file.parent)
 
 
 def load_emulators() -> dict[str, EmulatorSpec]:

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from numalab.document import Document, check_document, read_document
 from numalab.errors import UserError
 from numalab.files import read_json
-from numalab.places import find_input, list_inputs, shipped_dir
+from numalab.places import find_input, list_inputs, own_input, shipped_dir
 
 DEFAULT_LIMIT_MIB = 200
 _LIMIT_WITH_PACKAGES_MIB = 1024
@@ -182,7 +182,11 @@ def _load(name: str, extending: tuple[str, ...]) -> Recipe:
     elif twice := sorted({*base.packages} & {*table.packages}):
         reason = f"{base.name}, which this extends, has {twice[0]} already"
         raise UserError(reason, file=file, key="packages")
-    own = () if table.files is None else (_folder(file.parent / table.files, file, "files"),)
+    own = (
+        ()
+        if table.files is None
+        else (own_input(_folder(file.parent / table.files, file, "files")),)
+    )
     return Recipe(
         name=name,
         file=file,

@@ -11,7 +11,7 @@ import polars as pl
 from numalab.capture.counters import parse_times
 from numalab.capture.decode import decode_trace
 from numalab.capture.samples import parse_samples
-from numalab.errors import UserError, WorkloadFailed
+from numalab.errors import UserError, WorkloadFailed, shown
 from numalab.files import left_by_guest
 from numalab.results.guest_output import guest_text, guest_text_if_any
 from numalab.results.run_files import scan_events
@@ -69,7 +69,7 @@ class CommandResult:
         """Return a few lines for people: that of `repr`, and the end of the output."""
         lines = [repr(self)[1:-1]]
         for name, text in (("stdout", self.stdout), ("stderr", self.stderr)):
-            lines += [f"{name}: {line}" for line in text.splitlines()[-_LEFT_LINES:]]
+            lines += [f"{name}: {shown(line)}" for line in text.splitlines()[-_LEFT_LINES:]]
         return "\n".join(lines)
 
     def check(self) -> "CommandResult":

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import signal
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -199,9 +200,14 @@ def _base() -> tuple[Path, int | None]:
     digest = hashlib.sha256(str(base).encode()).hexdigest()[:8]
     short = Path(tempfile.gettempdir()) / f"numalab-{os.getuid()}-{digest}"
     while True:
-        short.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            short.mkdir(mode=0o700)
         status = short.lstat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o077 or short.is_symlink():
+        if (
+            not stat.S_ISDIR(status.st_mode)
+            or status.st_uid != os.getuid()
+            or status.st_mode & 0o077
+        ):
             raise HostError(
                 f"{short} belongs to somebody else", hint="set NUMALAB_CACHE to a short path"
             )

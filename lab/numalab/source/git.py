@@ -106,9 +106,18 @@ def snapshot(path: Path) -> GitTree:
             raise UserError(f"git cannot read this folder: {_said(failed)}", file=path) from None
         finally:
             (folder / "snapshot.index.lock").unlink(missing_ok=True)
-    head = git(["describe", "--always", "--tags", "--dirty"], cwd=path, check=False)
-    words = head.stdout.strip() if is_top and head.returncode == 0 else f"files {tree[:12]}"
-    return GitTree(folder, tree, words)
+    return GitTree(folder, tree, _describe(path, tree) if is_top else f"files {tree[:12]}")
+
+
+def _describe(path: Path, tree: str) -> str:
+    """Name the commit of a work tree, with `-dirty` if its files differ.
+
+    `git describe --dirty` would run filters that the settings of the repository name.
+    """
+    head = git(["describe", "--always", "--tags"], cwd=path, check=False)
+    if head.returncode != 0:
+        return f"files {tree[:12]}"
+    return head.stdout.strip() + ("" if resolve(path, "HEAD", "tree") == tree else "-dirty")
 
 
 def _write_tree(path: Path, repository: Path, index: Path, is_top: bool) -> str:
@@ -248,6 +257,7 @@ def git(
 ) -> Completed:
     """Run git without its hooks and lists of ignored files, or a git above this process."""
     plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    plain["GIT_ALLOW_PROTOCOL"] = ""  # a partial clone would fetch what it lacks
     # Settings of a repository may name programs for hooks and a monitor of files.
     options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
     options += ["-c", "core.fsmonitor=false", "-c", "core.excludesFile=/dev/null"]

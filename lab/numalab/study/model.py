@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from numalab.document import Document, check_document, read_document
 from numalab.errors import UserError, did_you_mean
 from numalab.guest.watch import Limits
-from numalab.places import find_input, list_inputs
+from numalab.places import find_input, list_inputs, own_input
 from numalab.study.axis import AxisValue, axis_labels, with_axes
 from numalab.study.claims import MOST_PRIMARY, Claim, Name
 from numalab.study.machine_table import GuestChange, MachineTable
@@ -292,7 +292,7 @@ def _require_names(key: str, what: str, names: Iterable[str], choices: Iterable[
 def find_study(name_or_path: str) -> Path:
     """Return the path of a study by path or by name. Raises UserError with valid names."""
     if (path := Path(name_or_path)).suffix == ".toml":
-        return path
+        return own_input(path)
     if entry := find_input("studies", f"{name_or_path}.toml"):
         return entry
     names = [path.stem for path in list_inputs("studies", "*.toml").values()]

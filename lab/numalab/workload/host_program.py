@@ -260,7 +260,10 @@ def _walk(folder: Path, *, hidden: bool = False) -> Iterator[Path]:
             path = Path(where) / name
             if not hidden and name.startswith("."):
                 continue
-            if path.is_file() and path.resolve().is_relative_to(top):
+            target = path.resolve()
+            if not path.is_file() or not target.is_relative_to(top):
+                continue
+            if hidden or not any(part.startswith(".") for part in target.relative_to(top).parts):
                 yield path
 
 

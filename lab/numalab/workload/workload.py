@@ -6,7 +6,7 @@ from pathlib import Path
 
 from numalab.document import read_document
 from numalab.errors import UserError, did_you_mean
-from numalab.places import find_input, list_inputs
+from numalab.places import find_input, list_inputs, own_input
 from numalab.topology.topology import Topology
 from numalab.workload.expression import Number, evaluate, names_in, parse_expression
 from numalab.workload.metric_parsers import PARSERS
@@ -73,6 +73,7 @@ def load_workload(name: str) -> Workload:
         find_input("workloads", f"{name}/{TABLE}")  # raises UserError for a file that is not used
         raise UserError(f"no workload {name!r}", choices=names)
     file = names[name]
+    own_input(file.parent)
     table = read_document(file, WorkloadTable)
     try:
         PARSERS.find(table.parser)

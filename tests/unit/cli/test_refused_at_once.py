@@ -64,7 +64,10 @@ def test_a_place_that_can_be_written(tmp_path: Path) -> None:
     file_to_write(None, "--junit")
     file_to_write(tmp_path / "new" / "junit.xml", "--junit")
     folder_to_write(tmp_path, "--out")
-    folder_to_write(tmp_path / "new" / "newer", "--out")
+    folder_to_write(tmp_path / "new" / "newer", "--out", empty=True)
+    (tmp_path / "Makefile").touch()
+    with pytest.raises(UserError, match="--out: is not an empty folder"):
+        folder_to_write(tmp_path, "--out", empty=True)
     with pytest.raises(UserError, match="--junit: is a device"):
         file_to_write(Path("/dev/null"), "--junit")
     with pytest.raises(UserError, match="cannot read: File name too long"):

@@ -36,6 +36,8 @@ NAMES = private_names(
         ("/dev/kvm opens, /usr/bin/bc, /proc/1/maps", "/dev/kvm opens, /usr/bin/bc, /proc/1/maps"),
         ("/device", "<path>"),
         ("qemu:///embed opens", "qemu:///embed opens"),
+        ("from http://jane:s3cret@mirror.example/x now", "from http:<path> now"),
+        ("file:///opt/secret, a:/opt/secret", "file:<path>, a:<path>"),
         ("adduser ada kvm; Ada's; canada", "adduser <user> kvm; <user>'s; canada"),
         ("engine.lovelace.example", "<host>"),
         ("6.12.1-engine+ of lovelace.example", "6.12.1-<host>+ of <host>"),
@@ -46,6 +48,12 @@ NAMES = private_names(
 )
 def test_what_is_private_goes_and_the_rest_stays(text: str, cleaned: str) -> None:
     assert clean(text, NAMES) == cleaned
+
+
+def test_the_folders_of_numalab_are_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", "/srv/Acme Corp Titan/c")
+    text = "36 GiB free at /srv/Acme Corp Titan/c/images"
+    assert clean(text, names_here()) == "36 GiB free at <path>"
 
 
 def test_texts_are_cleaned_wherever_they_are() -> None:

@@ -29,7 +29,7 @@ def test_packages_are_installed_together_and_once(
     assert update[: len(before) + 1] == (*before, "apt-get") and update[-1] == "update"
     assert packages[: len(before) + 1] == (*before, "apt-get")
     assert packages[-2:] == ("qemu-system-x86", "seabios")
-    assert python == (sys.executable, "-m", "pip", "install", "--quiet", "libvirt-python")
+    assert python == (sys.executable, "-P", "-m", "pip", "install", "--quiet", "libvirt-python")
 
 
 def test_an_error_holds_the_output_of_the_command(tmp_path: Path) -> None:

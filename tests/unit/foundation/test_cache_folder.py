@@ -195,7 +195,8 @@ def test_a_read_only_place_for_a_new_cache_is_one_message(small_disk: Path) -> N
         (os.mkfifo, "cannot create .*: File exists"),
         (lambda path: path.symlink_to("/nowhere"), "cannot create .*: File exists"),
         (lambda path: path.symlink_to(path), "cannot create .*: "),
-        (lambda path: (path.mkdir(), path.chmod(0o777)), "every user may write to the cache"),
+        (lambda path: (path.mkdir(), path.chmod(0o777)), "other users may write to the cache"),
+        (lambda path: (path.mkdir(), path.chmod(0o770)), "other users may write to the cache"),
     ],
 )
 def test_a_cache_that_cannot_be_used_is_one_message(
@@ -213,6 +214,15 @@ def test_the_cache_of_another_user_is_refused(cache: Path) -> None:
     os.chown(cache, 4242, 4242)
     with pytest.raises(HostError, match=r"belongs to another user\n  hint: set NUMALAB_CACHE"):
         cache_dir("kernels")
+
+
+def test_a_folder_of_another_user_in_the_cache_is_refused(cache: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a folder of another user")
+    (cache / "kernels").mkdir()
+    os.chown(cache / "kernels", 4242, 4242)
+    with pytest.raises(HostError, match="kernels belongs to another user"):
+        cache_dir("kernels", "below")
 
 
 def test_a_user_without_home_is_told_to_name_a_cache(

@@ -15,11 +15,13 @@ from numalab.errors import UserError
 from numalab.places import (
     find_input,
     list_inputs,
+    own_input,
     project_dir,
     require_own,
     skipped_inputs,
 )
 from numalab.plugins import load_plugins, require_plugins
+from numalab.study.model import find_study
 from support.forked import numalab
 
 STRANGER = 4242
@@ -155,6 +157,30 @@ def test_every_input_is_checked(lab: Path) -> None:
         list_inputs("topologies", "*.toml", strict=True)
     assert "mine.toml" not in list_inputs("topologies", "*.toml")
     assert any("mine.toml: is not used" in str(error) for error in skipped_inputs())
+
+
+def test_every_file_of_a_folder_is_checked(lab: Path) -> None:
+    """Patches of a series, sources of a workload, files of an image."""
+    series = lab / "kernel-configs" / "series" / "mine"
+    series.mkdir(parents=True)
+    (series / "series").write_text("a.patch\n")
+    (series / "a.patch").touch(0o644)
+    assert find_input("kernel-configs", "series/mine") == series
+    (series / "a.patch").chmod(0o666)
+    with pytest.raises(UserError, match=r"a\.patch: is not used"):
+        find_input("kernel-configs", "series/mine")
+    with pytest.raises(UserError, match=r"a\.patch: is not used"):
+        own_input(series)
+
+
+def test_a_study_by_its_path_is_checked_too(lab: Path, tmp_path: Path) -> None:
+    for folder in (lab / "studies", tmp_path):
+        folder.mkdir(exist_ok=True)
+        (folder / "mine.toml").touch(0o644)
+        assert find_study(str(folder / "mine.toml")) == folder / "mine.toml"
+        (folder / "mine.toml").chmod(0o666)
+        with pytest.raises(UserError, match=r"mine\.toml: is not used"):
+            find_study(str(folder / "mine.toml"))
 
 
 @pytest.mark.parametrize("variable", ["NUMALAB_HOME", "NUMALAB_PATH"])

@@ -334,6 +334,20 @@ def test_a_worker_receives_machines_with_the_shape_of_a_plugin(
     end_workers([worker])
 
 
+def test_a_worker_runs_nothing_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may have put a module there, in /tmp for example, or a guest that returned it."""
+    (tmp_path / "multiprocessing.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    worker = WorkerProcess(as_text)
+    worker.start(5)
+    assert worker.receive() == Done("5")
+    end_workers([worker])
+    assert not (tmp_path / "ran").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
 def test_an_error_of_a_worker_comes_with_where_it_was_raised() -> None:
     """A pipe drops the traceback of an exception."""
     process = WorkerProcess(refuse)

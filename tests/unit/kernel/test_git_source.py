@@ -124,6 +124,34 @@ def test_a_repository_runs_no_monitor_of_its_own(repository: Path, tmp_path: Pat
     assert not mark.exists()
 
 
+def test_a_repository_runs_no_filter_of_its_own(repository: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    (repository / ".gitattributes").write_text("* filter=x\n")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "-m", "a filter")
+    git(repository, "config", "filter.x.clean", f"touch {mark}; cat")
+    (repository / "Makefile").touch()
+    assert not find_source(str(repository)).origin.endswith("-dirty")
+    assert not mark.exists()
+
+
+def test_a_repository_lacks_what_it_would_fetch(repository: Path, tmp_path: Path) -> None:
+    """A partial clone names the program that gives it the rest."""
+    mark = tmp_path / "mark"
+    partial = tmp_path / "partial"
+    git(tmp_path, "init", "--quiet", str(partial))
+    git(partial, "config", "extensions.partialClone", "origin")
+    git(partial, "config", "core.repositoryFormatVersion", "1")
+    git(partial, "config", "remote.origin.url", str(repository))
+    git(partial, "config", "remote.origin.promisor", "true")
+    git(partial, "config", "remote.origin.uploadpack", f"touch {mark}; false")
+    commit = git(repository, "rev-parse", "HEAD")
+    (partial / ".git" / "refs" / "heads" / "main").write_text(commit + "\n")
+    with pytest.raises(UserError):
+        find_source(f"git:{partial}@main")
+    assert not mark.exists()
+
+
 def test_a_folder_is_taken_as_it_is_now(repository: Path) -> None:
     write(repository, "line 5\n", "line five\n")
     (repository / "new.c").write_text("new\n")

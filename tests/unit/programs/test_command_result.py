@@ -1,5 +1,6 @@
 """What a command left, read from its folder: the guest may have left anything."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,8 @@ def test_a_failure_shows_what_the_command_printed_last(tmp_path: Path) -> None:
 def test_an_impossible_status_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkloadFailed, match="no exit status"):
         result_of(left(tmp_path, status="-1; rm"))
+
+
+def test_what_a_guest_printed_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    result = replace(result_of(left(tmp_path)), stdout="\x1b]0;owned\x07\n")
+    assert "stdout: \\x1b]0;owned\\x07" in str(result)

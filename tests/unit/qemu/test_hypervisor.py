@@ -1,5 +1,7 @@
 """Connections: what libvirt's test driver accepts, and what is refused with a way out."""
 
+import hashlib
+import os
 import re
 import sys
 import tempfile
@@ -11,8 +13,10 @@ import pytest
 from numalab.errors import HostError, UserError
 from numalab.guest.run import run_guest
 from numalab.machine.model import Job, Machine
+from numalab.places import cache_dir
 from numalab.process import run
 from numalab.qemu import hypervisor
+from numalab.qemu.embed import take_root
 from numalab.qemu.hypervisor import connect
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
@@ -72,6 +76,18 @@ def test_a_cache_whose_path_has_spaces_and_more() -> None:
         done = run([sys.executable, "-c", code], env={"NUMALAB_CACHE": cache})
         assert done.stdout == "True\n"
         assert (Path(cache) / "libvirt" / "0" / "etc" / "qemu.conf").exists()
+
+
+def test_a_short_name_that_another_user_has_taken_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deep cache has a short folder below /tmp, whose name anybody can work out."""
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / ("deep" * 20)))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    digest = hashlib.sha256(str(cache_dir("libvirt")).encode()).hexdigest()[:8]
+    (tmp_path / f"numalab-{os.getuid()}-{digest}").touch()
+    with pytest.raises(HostError, match="belongs to somebody else"):
+        take_root()
 
 
 def test_a_connection_that_is_not_there(tmp_path: Path) -> None:

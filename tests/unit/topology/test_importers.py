@@ -257,6 +257,16 @@ def test_uneven_sockets_are_lost_with_a_note_and_threads_kept(tmp_path: Path) ->
     assert "the sockets and the nodes are not of one size" in imported.notes[-1]
 
 
+def test_a_link_in_a_tree_shows_nothing_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("SECRET_KEY=5\n")
+    root = tree(tmp_path, {0: "0-1"}, {cpu: (0, str(cpu), "0-1") for cpu in (0, 1)})
+    package = root / "cpu" / "cpu0" / "topology" / "physical_package_id"
+    package.unlink()
+    package.symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError, match=r"physical_package_id: not a number$"):
+        read_machine(str(root), None, name="x")
+
+
 def test_odd_files_of_a_tree(tmp_path: Path) -> None:
     """Padding of a page, masks of old kernels, CPU 0 offline."""
     cpus = {cpu: (0, str(cpu), "1-3") for cpu in (1, 2, 3)}

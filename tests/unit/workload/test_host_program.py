@@ -200,6 +200,7 @@ def test_a_script_sees_the_current_folder(folder: Path, tmp_path: Path) -> None:
     Path("sub").mkdir()
     Path("sub/data").write_text("1")
     Path(".hidden").write_text("2")
+    Path("settings").symlink_to(".hidden")
     (tmp_path / "secret").write_text("3")
     Path("link").symlink_to(tmp_path / "secret")
     Path("near").symlink_to("sub/data")

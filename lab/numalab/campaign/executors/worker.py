@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -45,6 +45,24 @@ class Done:
         return self.result
 
 
+@contextmanager
+def _without_current_folder() -> Iterator[None]:
+    """Start Python meanwhile without the current folder on its path, as by `python -P`.
+
+    `python -c`, by which multiprocessing starts a worker, would import its own modules from there:
+    anybody's files in /tmp, or what a guest returned.
+    """
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
 class WorkerProcess:
     """One process. `busy`: it executes a job."""
 
@@ -55,7 +73,8 @@ class WorkerProcess:
         self._process: SpawnProcess = _CONTEXT.Process(
             target=_LockedServe(locks), args=(execute, theirs, lifeline), daemon=False
         )
-        self._process.start()
+        with _without_current_folder():
+            self._process.start()
         theirs.close()
         lifeline.close()
 

@@ -135,7 +135,7 @@ def command(
     if not words[0]:
         raise UserError("the first word of the command is empty", key="CMD")
     options.file_to_write(page, "--page")
-    options.folder_to_write(out, "--out")
+    options.folder_to_write(out, "--out", empty=True)
     with options.named_placement(), progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:
