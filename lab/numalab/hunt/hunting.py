@@ -17,7 +17,7 @@ from numalab.hunt.calls.again import Retrial, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
-from numalab.hunt.compare.outcomes import Suspicion, beside, closest, suspicion
+from numalab.hunt.compare.outcomes import Suspicion, beside, closest, outcome_of, suspicion
 from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.compare.trend import Trends, compared
@@ -336,10 +336,7 @@ class Hunter:
         shown = sorted(
             confirmed.shown, key=lambda finding: (finding.most > 0, not finding.violated)
         )
-        self._note(
-            suspicion(finding, samples.mine, samples.theirs, confirmed=finding in shown)
-            for finding, samples in confirmed.samples.items()
-        )
+        self._note(outcome_of(*tried, shown) for tried in confirmed.samples.items())
         for finding in shown:
             if finding.prop in self._confirmed or (self.hunt.violations and self.aim.first_only):
                 continue

@@ -9,7 +9,9 @@ import pytest
 
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case, machine_of
+from numalab.hunt.compare.kernel_samples import KernelSamples
 from numalab.hunt.compare.noise import NOISE, excess, least_ratio, noise_of
+from numalab.hunt.compare.outcomes import outcome_of
 from numalab.hunt.compare.trend import Compared, Trends, compared
 from numalab.hunt.confirm import in_context
 from numalab.hunt.finding import APART, BootResult, Finding
@@ -243,3 +245,14 @@ def test_a_trend_has_only_to_go_the_same_way(case: Case) -> None:
 def test_only_findings_of_both_kernels_are_compared(case: Case) -> None:
     pairs = list(compared(case, result(quota(1.5), switches(3, 1)), result(quota(1.0))))
     assert [(type(pair), pair.finding.prop) for pair in pairs] == [(Compared, "quota")]
+
+
+def test_a_difference_that_was_not_replicated_is_no_chance() -> None:
+    mine, theirs = [switches(300.0)] * 9, [switches(100.0)] * 9
+    samples = KernelSamples(True, list(mine), list(theirs))
+    other = affinity(5.0)
+    assert outcome_of(mine[0], samples, [other]).outcome.startswith("differs, not replicated: mean")
+    assert outcome_of(mine[0], samples, []).outcome.startswith("not confirmed: mean")
+    assert outcome_of(mine[0], samples, [mine[0]]).outcome.startswith("confirmed: mean")
+    alike = KernelSamples(True, list(theirs), list(theirs))
+    assert outcome_of(theirs[0], alike, [other]).outcome.startswith("not confirmed: mean")

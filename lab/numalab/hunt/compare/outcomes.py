@@ -1,9 +1,10 @@
 """What became of a suspicion, and how close values came to limits, beside the reference kernel."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
+from numalab.hunt.compare.kernel_samples import KernelSamples
 from numalab.hunt.finding import APART, BootResult, Finding
 
 
@@ -12,7 +13,8 @@ class Suspicion:
     """A suspected finding after its fresh boots: whether they confirmed it, and their values.
 
     `value` and `reference` are means over `samples` and `reference_samples` (None: no sample), in
-    the finding's unit. Without samples the budget was over before the last of these boots.
+    the finding's unit. Without samples the budget was over before the last of these boots. One that
+    `differs` was not replicated, as another one of its case is confirmed.
     """
 
     finding: Finding
@@ -21,6 +23,7 @@ class Suspicion:
     reference: float | None
     samples: int
     reference_samples: int
+    differs: bool = False
 
     @property
     def outcome(self) -> str:
@@ -28,6 +31,7 @@ class Suspicion:
         if not self.samples:
             return "not tried to the end: the budget is over"
         text = "confirmed" if self.confirmed else "not confirmed"
+        text = "differs, not replicated" if self.differs else text
         text += f": {self._mean(self.value, self.samples)}"
         if self.reference_samples:
             text += f"; reference kernel: {self._mean(self.reference, self.reference_samples)}"
@@ -55,6 +59,14 @@ def suspicion(
         for samples in (mine, theirs)
     )
     return Suspicion(finding, confirmed, value, reference, len(mine), len(theirs))
+
+
+def outcome_of(
+    finding: Finding, samples: KernelSamples, confirmed: Collection[Finding]
+) -> Suspicion:
+    """Return what became of a finding about a case of which some findings are confirmed."""
+    outcome = suspicion(finding, samples.mine, samples.theirs, confirmed=finding in confirmed)
+    return replace(outcome, differs=bool(confirmed) and not outcome.confirmed and samples.show())
 
 
 @dataclass(frozen=True)
