@@ -281,9 +281,12 @@ def _first_build(out: Path, name: str, seconds: float) -> tuple[str, float]:
 
 
 def _compile(make: Sequence[str], out: Path, jobs: int, work: Work) -> None:
-    """Run make; progress is known in a new build only, where each line counts."""
+    """Run make; progress is known in a first build only, where each line counts.
+
+    A build that continues has the objects of the interrupted one.
+    """
     variant = (out / "vmlinux").exists()
-    done = 0
+    done = 0 if variant else sum(1 for _ in out.rglob("*.o"))
 
     def count(line: str) -> None:
         nonlocal done

@@ -340,6 +340,21 @@ def test_two_processes_build_one_after_the_other(project: Path) -> None:
     assert "line ten" not in plain.bzimage.read_text()
 
 
+def test_the_progress_of_a_build_that_continues_begins_where_it_was(project: Path) -> None:
+    first = ensure_kernel(find_kernel("plain"))
+    folder = source.find_source("linux-source-9.9").folder
+    (out,) = (folder / "source").glob("build-*")
+    (out / "vmlinux").unlink()
+    for number in range(90):
+        (out / f"{number}.o").touch()
+    shutil.rmtree(first.bzimage.parent)
+    steps: list[tuple[str, float | None]] = []
+    ensure_kernel(find_kernel("plain"), on_progress=lambda *step: steps.append(step))
+    (share,) = (share for name, share in steps if name == "kernel/sched/topology.o")
+    assert share is not None
+    assert share >= 91 / build.STEPS
+
+
 def test_waiting_for_another_build_is_said(project: Path) -> None:
     folder = source.find_source("linux-source-9.9").folder
     steps: list[str] = []
