@@ -27,11 +27,13 @@ QUICK = 2  # boots of each smaller case, which runs its load once
 
 
 def _beside(best: Finding, theirs: Sequence[Finding]) -> str:
-    """Return the text of a finding; a differential one means nothing without the other kernel's."""
-    if not best.differential or not theirs:
+    """Return the text of a finding with the value of the other kernel, which decides with it."""
+    if not theirs or best.most <= 0:
         return best.text
     nearest = max(theirs, key=attrgetter("value"))
-    return f"{best.text}, with the reference kernel {nearest.text.rpartition(': ')[2]}"
+    if best.differential:
+        return f"{best.text}, with the reference kernel {nearest.text.rpartition(': ')[2]}"
+    return f"{best.text}; with the reference kernel {nearest.with_unit(nearest.value)}"
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class Confirmed:
     samples: Mapping[Finding, KernelSamples]
 
     def limited(self, finding: Finding) -> Finding:
-        """Return a finding without a limit of its own with one between the kernels' means."""
-        most = self.between(finding).most
-        return replace(finding, most=most) if finding.differential else finding
+        """Return a finding without a limit of its own, or within it, with one between the means."""
+        between = self.between(finding)
+        if finding.differential:
+            return replace(finding, most=between.most)
+        return finding if finding.violated else between
 
     def between(self, finding: Finding) -> Finding:
         """Return a finding with a limit between the kernels' means, and both means in its text.

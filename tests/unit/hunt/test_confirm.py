@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,7 +11,7 @@ import pytest
 from numalab.hunt.boot_case import HuntBench
 from numalab.hunt.case import Case
 from numalab.hunt.compare.kernel_samples import KernelSamples, how_often_more
-from numalab.hunt.confirm import FreshBoots
+from numalab.hunt.confirm import Confirmed, FreshBoots
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.workers import CaseWorkers
 
@@ -159,3 +160,29 @@ def test_one_unlucky_sample_of_the_first_later_boot_decides_nothing(last: float)
     case = cast(Case, SimpleNamespace(loads=(load,), only=lambda *loads: loads))
     confirmed = boots.confirm([difference(3.0)], case)
     assert bool(confirmed.shown) is (last == 1.0)
+
+
+def test_a_value_within_its_limit_gets_one_between_the_kernels() -> None:
+    """The budget may end before a case is shrunk: its limit must still tell the kernels apart."""
+    mine, theirs = finding(5.0), finding(1.0)
+    confirmed = Confirmed((mine,), {mine: 9}, {mine: samples([5.0, 7.0], [1.0, 1.0])})
+    limited = confirmed.limited(mine)
+    assert limited.violated and not replace(theirs, most=limited.most).violated
+    assert limited.text == "waited; mean of 2 samples 6, with the reference kernel 1"
+    far = finding(500.0)
+    confirmed = Confirmed((far,), {far: 9}, {far: samples([500.0], [1.0])})
+    assert confirmed.limited(far) == far, "it violates the limit of its property"
+
+
+def test_a_settled_value_says_what_the_reference_kernel_has() -> None:
+    def boot(_: object) -> list[BootResult]:
+        return results.pop(0)
+
+    own, other = finding(5.0), replace(finding(1.0), unit="ms")
+    results = [[BootResult((side,), 1.0)] * 3 for side in (other, own)]
+    bench = cast(HuntBench, SimpleNamespace(properties=(), calls=None))
+    workers = cast(CaseWorkers, SimpleNamespace(boot=boot))
+    boots = FreshBoots(workers, bench, bench, 1)
+    settled = boots.settle(own, cast(Case, SimpleNamespace(loads=(None,))))
+    assert settled is not None
+    assert settled[0].text == "waited; with the reference kernel 1 ms"
