@@ -204,6 +204,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 struct outcome {
 	enum move move;
 	bool of_memory, of_cache; /* one of them, where it was in no cache of its own group or CPU */
+	unsigned source;          /* the node of that memory or cache */
 	bool goes_on;             /* a store that belongs to the transfer before */
 	uint64_t wait_ps;         /* in queues of memories and links: a part of the cost */
 };
@@ -288,11 +289,13 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 		*cost_ps = latency[others.owner];
 		row->from[MAX_NODES + others.owner]++;
 		outcome->of_cache = true;
+		outcome->source = others.owner;
 	} else {
 		wait_ps = traffic_read(&memory->traffic, access.cpu, place.home);
 		*cost_ps = latency[place.home];
 		row->from[place.home]++;
 		outcome->of_memory = true;
+		outcome->source = place.home;
 		row->loads += !access.store;
 		row->far_loads += !access.store && place.home != core->node;
 	}
@@ -329,6 +332,7 @@ static uint64_t hit(struct memory *memory, struct access access, uint32_t slot, 
 		outcome->move = MOVE_TRANSFER;
 		row->from[MAX_NODES + core->node]++;
 		outcome->of_cache = true;
+		outcome->source = core->node;
 		return memory->config.latency_ps[core->node][core->node];
 	}
 	if (cache_find(&core->first, access.line) != NO_SLOT)
@@ -443,8 +447,9 @@ static uint64_t bytes_of(struct access access)
 }
 
 /*
- * What an access of a program means for its page, and for a line that goes from CPU to CPU. Whether
- * the CPU's next access to the line may touch further bytes of it, and must not pass unseen.
+ * What an access of a program means for its page, and for a line that goes from CPU to CPU; of the
+ * kernel's accesses, there is only a sum. Whether the CPU's next access to the line may touch further
+ * bytes of it, and must not pass unseen.
  */
 static bool count_place(struct memory *memory, struct access access, struct place place,
 			struct outcome outcome, uint64_t cost_ps)
@@ -456,16 +461,26 @@ static bool count_place(struct memory *memory, struct access access, struct plac
 				.node = memory->cores[access.cpu].node,
 				.home = place.home};
 	struct place_key of_line = key;
-	struct place_counts counts = {.lines = outcome.of_memory || outcome.of_cache,
+	bool fetched = outcome.of_memory || outcome.of_cache;
+	struct place_counts counts = {.lines = fetched,
+				      .local = fetched && outcome.source == key.node,
+				      .memory = outcome.of_memory,
 				      .stalled_ps = cost_ps};
 	uint64_t *touched = access.store ? &counts.written : &counts.read;
+	bool moved = outcome.move == MOVE_TRANSFER || outcome.move == MOVE_UPGRADE;
 	bool further = false;
 
+	if (access.vaddr >> 63) {
+		key.vaddr = key.line = 0;
+		if (fetched || moved)
+			places_count(&memory->places, key, counts);
+		return false;
+	}
 	of_line.kind = PLACE_LINE;
 	of_line.vaddr = access.vaddr >> LINE_BITS << LINE_BITS;
 	of_line.line = place.line;
 	*touched = bytes_of(access);
-	if (outcome.move == MOVE_TRANSFER || outcome.move == MOVE_UPGRADE) {
+	if (moved) {
 		counts.moves = !outcome.goes_on;
 		if (places_count_line(&memory->places, of_line, counts))
 			return true;
@@ -521,8 +536,7 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	}
 	row->waited_ps += wait_ps;
 	row->stalled_ps += cost_ps;
-	if (!memory->places.table || access.vaddr >> 63 ||
-	    !count_place(memory, access, place, outcome, cost_ps))
+	if (!memory->places.table || !count_place(memory, access, place, outcome, cost_ps))
 		fill_filter(memory, access, place);
 	return cost_ps;
 }

@@ -55,6 +55,8 @@ static bool add(struct place_set *set, const struct place_key *key,
 		set->count++;
 	}
 	entry->counts.lines += counts->lines;
+	entry->counts.local += counts->local;
+	entry->counts.memory += counts->memory;
 	entry->counts.moves += counts->moves;
 	entry->counts.stalled_ps += counts->stalled_ps;
 	entry->counts.written |= counts->written;
@@ -88,9 +90,10 @@ static bool grow(struct place_set *set)
 static void put(struct places *places, struct place_key key, struct place_counts counts,
 		uint64_t since_ns)
 {
-	uint64_t row[] = {since_ns,	   key.kind,	key.vaddr,	   key.line,
-			  key.task,	   key.node,	key.home,	   counts.lines,
-			  counts.moves, counts.stalled_ps, counts.written, counts.read};
+	uint64_t row[] = {since_ns,     key.kind,      key.vaddr,    key.line,
+			  key.task,     key.node,      key.home,     counts.lines,
+			  counts.local, counts.memory, counts.moves, counts.stalled_ps,
+			  counts.written, counts.read};
 
 	table_put(places->table, places->max_rows, row);
 }

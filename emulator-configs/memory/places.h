@@ -5,7 +5,8 @@
  * The table is one of oracle.h's kind, with these columns:
  *
  *   since (ns), kind, virtual address, line of memory, task, node of its CPU, home node,
- *   lines fetched, moves, stalled ps, written, read
+ *   lines fetched, of them from a memory or cache of the CPU's node, of them from memory, moves,
+ *   stalled ps, written, read
  *
  *   kind 0  a page, by the lines of it (bits) that were written and read
  *   kind 1  a line that moved from CPU to CPU, by the bytes (bits) that were written and read: by the
@@ -14,8 +15,10 @@
  *   kind 2  no count: the guest wrote a mark (virtual address 0), a task came to its first barrier
  *           (1), or a task came to a barrier, after which `since` begins (2)
  *
- * Only addresses of programs count, not those of the kernel. Rows add up. They are written at each
- * mark and first barrier of a task, so that what lies between two of them is exact.
+ * All that a task fetched at addresses of the kernel is one page, at virtual address 0.
+ *
+ * Rows add up. They are written at each mark and first barrier of a task, so that what lies between
+ * two of them is exact.
  *
  * SPDX-License-Identifier: GPL-2.0-only
  */
@@ -32,7 +35,7 @@ struct place_key {
 };
 
 struct place_counts {
-	uint64_t lines, moves, stalled_ps, written, read;
+	uint64_t lines, local, memory, moves, stalled_ps, written, read;
 };
 
 struct place_entry {
@@ -45,7 +48,7 @@ struct place_set {
 	unsigned bits, count;
 };
 
-enum { PLACES_COLUMNS = 12, TASKS_AT_BARRIERS = 4096 };
+enum { PLACES_COLUMNS = 14, TASKS_AT_BARRIERS = 4096 };
 
 struct places {
 	struct table *table; /* NULL: nobody wants them */

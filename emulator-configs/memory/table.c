@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-enum { VERSION = 3, HEADER = 8 };
+enum { VERSION = 4, HEADER = 8 };
 
 #define MAGIC UINT64_C(0x0000656c6361726f) /* "oracle" */
 

@@ -17,12 +17,15 @@ COLUMNS = (
     "node",
     "home",
     "lines",
+    "local",
+    "memory",
     "moves",
     "stalled_ps",
     "written",
     "read",
 )
 PAGE, LINE, MOMENT = range(3)
+KERNEL = 0  # `vaddr` of a PAGE; no program has it: vm.mmap_min_addr
 MARK, FIRST_BARRIER, BARRIER = range(3)  # `vaddr` of a MOMENT
 _UNSIGNED = ("task", "written", "read")  # addresses of the kernel, and masks of 64 bits
 
@@ -31,10 +34,12 @@ _UNSIGNED = ("task", "written", "read")  # addresses of the kernel, and masks of
 class PlacesTable:
     """Rows of `COLUMNS` from virtual time `since_ns` to the next later row's.
 
-    A row has the lines that CPUs of `node` fetched from memory or caches (`lines`). A LINE moved
+    A row has the lines that CPUs of `node` fetched from memory or caches (`lines`), those of them
+    from a memory or cache of that node (`local`), and those from memory (`memory`). A LINE moved
     between CPUs `moves` times; `written` and `read` are the bytes that stores and loads touched.
-    A PAGE has the other lines of a page; `written` and `read` are these lines. A MOMENT is a mark
-    or barrier. `left_out` rows had no room.
+    A PAGE has the other lines of a page; `written` and `read` are these lines. The page at `vaddr`
+    `KERNEL` has all that the task fetched at addresses of the kernel. A MOMENT is a mark or
+    barrier. `left_out` rows had no room.
     """
 
     rows: pl.DataFrame

@@ -16,7 +16,7 @@ from numalab.topology.memory.costs import MemoryModel
 from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import Topology
 
-VERSION = 3
+VERSION = 4
 _MAGIC = 0x656C6361726F
 _HEADER = 8
 _WORD = 8

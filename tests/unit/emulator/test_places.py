@@ -9,6 +9,7 @@ import pytest
 from numalab.capture.memory_places import (
     BARRIER,
     FIRST_BARRIER,
+    KERNEL,
     LINE,
     MARK,
     MOMENT,
@@ -76,6 +77,9 @@ def test_the_lines_of_pages_add_up_to_those_of_the_nodes(core: Counted) -> None:
         of_node = pages.filter(pl.col("node") == node)
         counts = tables.counts.filter(pl.col("node") == node)
         assert of_node["lines"].sum() == sum(counts[name].sum() for name in (*memory, *cached))
+        assert of_node["memory"].sum() == sum(counts[name].sum() for name in memory)
+        own = counts[f"memory_{node}"].sum() + counts[f"cache_{node}"].sum()
+        assert of_node["local"].sum() == own
     stalled = int(tables.counts["stalled_ps"].sum())
     assert 0.8 * stalled < int(pages["stalled_ps"].sum()) <= stalled  # without hits in caches
 
@@ -84,13 +88,32 @@ def test_a_page_has_the_lines_that_were_written_and_read(core: Counted) -> None:
     for line in (3, 5):
         core.touch(2, LINES + line)
     core.touch(2, LINES + 9, store=True)
-    core.store(3, 2 * LINES, vaddr=1 << 63)  # the kernel's
     (row,) = core.rows().filter(pl.col("kind") == PAGE).to_dicts()
     assert row | {"stalled_ps": 0} == {
         "since_ns": 0, "kind": PAGE, "vaddr": VADDR + LINES * LINE_BYTES, "line": LINES,
-        "task": 102, "node": 1, "home": 1, "lines": 3, "moves": 0, "stalled_ps": 0,
-        "written": 1 << 9, "read": 1 << 3 | 1 << 5,
+        "task": 102, "node": 1, "home": 1, "lines": 3, "local": 3, "memory": 3, "moves": 0,
+        "stalled_ps": 0, "written": 1 << 9, "read": 1 << 3 | 1 << 5,
     }  # fmt: skip
+
+
+def test_what_the_kernel_fetches_for_a_task_is_one_page(core: Counted) -> None:
+    for line in (2 * LINES, 2 * LINES + 9000):
+        core.store(3, line, vaddr=(1 << 63) + line * LINE_BYTES)
+    (row,) = core.rows().filter(pl.col("kind") == PAGE).to_dicts()
+    assert (row["vaddr"], row["task"], row["node"], row["lines"]) == (KERNEL, 103, 1, 2)
+    assert row["local"] == 0 and row["stalled_ps"] > 0
+
+
+def test_a_line_of_a_near_cache_is_local_whatever_its_home(core: Counted) -> None:
+    for _ in range(4):
+        for cpu in (0, 1, 6):  # two CPUs of node 0, and one of node 3, its home
+            core.touch(cpu, 3 * LINES, store=True)
+    lines = core.rows().filter(pl.col("kind") == LINE).sort("task")
+    assert lines["home"].unique().to_list() == [3]
+    assert lines["task"].to_list() == [100, 101, 106]
+    assert lines["lines"].to_list() == [3, 4, 4]
+    assert lines["local"].to_list() == [0, 4, 0]
+    assert lines["memory"].sum() == 0
 
 
 def test_a_line_has_the_bytes_of_each_task(core: Counted) -> None:
