@@ -27,6 +27,23 @@ class AddressName:
     end: int
 
 
+UNSEEN = 0  # the process of regions of which nothing else is known
+UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
+
+
+def titled(name: str, file: str) -> str:
+    """Return the name of a region or line with its file, unless it names that."""
+    return f"{name} ({file})" if file and file not in name else name
+
+
+@dataclass(frozen=True)
+class ThreadNames:
+    """The names of threads by pid, and the nodes of the machine."""
+
+    names: dict[int, str]
+    nodes: int
+
+
 @dataclass(frozen=True)
 class _Loaded:
     """A file of a process, and the addresses that it takes."""

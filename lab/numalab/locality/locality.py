@@ -16,11 +16,10 @@ from numalab.capture.decode import decode_trace
 from numalab.capture.guest_time import JoinedTables, keep_memory_tables, read_memory_tables
 from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
 from numalab.files import left_by_guest
-from numalab.locality.address_names import AddressNames
+from numalab.locality.address_names import AddressNames, ThreadNames
 from numalab.locality.count_places import BARRIERS as BARRIER_FUNCTIONS
 from numalab.locality.region_accesses import (
     Places,
-    ThreadNames,
     barrier_window,
     read_places,
     rows_within,

@@ -4,15 +4,10 @@ from collections.abc import Iterator
 
 from numalab.analysis.findings import TaskMemory
 from numalab.errors import shown
+from numalab.locality.address_names import UNSEEN, titled
+from numalab.locality.contended_lines import ContendedLine, LineThread
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import (
-    UNSEEN,
-    ContendedLine,
-    LineThread,
-    RegionAccesses,
-    main_user,
-    titled,
-)
+from numalab.locality.region_accesses import RegionAccesses, main_user
 
 MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
 _WIDTH = 36

@@ -3,14 +3,11 @@
 The counts are those of the memory model (`numalab.capture.memory_places`).
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import polars as pl
 
-from numalab.capture.maps import ProcessMaps
 from numalab.capture.memory_places import (
     BARRIER,
     FIRST_BARRIER,
@@ -20,20 +17,17 @@ from numalab.capture.memory_places import (
 )
 from numalab.locality.address_names import LINE as LINE_BYTES
 from numalab.locality.address_names import PAGE as PAGE_BYTES
-from numalab.locality.address_names import AddressName, AddressNames
-from numalab.units import counted
+from numalab.locality.address_names import (
+    UNKNOWN,
+    UNSEEN,
+    AddressName,
+    AddressNames,
+    ThreadNames,
+)
+from numalab.locality.contended_lines import MAX_THREADS, ContendedLine, contended_lines
 
-MAX_REGIONS, MAX_RUNS, MAX_LINES, MAX_THREADS, MAX_WORDS = 200, 64, 100, 16, 8
+MAX_REGIONS, MAX_RUNS, MAX_LINES = 200, 64, 100
 _NEAR_NS = 200_000  # a mark's event and the entry of the function that writes it
-UNSEEN = 0  # the process of regions of which nothing else is known
-_UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
-_INSIDE = re.compile(r"\+\d+$|^0x")  # a word that does not begin a variable
-_FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
-
-
-def titled(name: str, file: str) -> str:
-    """Return the name of a region or line with its file, unless it names that."""
-    return f"{name} ({file})" if file and file not in name else name
 
 
 @dataclass(frozen=True)
@@ -83,33 +77,6 @@ class RegionAccesses:
 
 
 @dataclass(frozen=True)
-class LineThread:
-    """A thread that moved a line `moves` times, and where in it: the bytes of variables that it
-    `written`, and those that it only `read`."""
-
-    pid: int
-    name: str
-    moves: int
-    written: tuple[str, ...]
-    read: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ContendedLine:
-    """A line that moved between CPUs. `sharing` is `false` if no two threads use the same bytes
-    while one writes, `true` if all do, else `mixed`. `process` is `UNSEEN` without a name."""
-
-    process: int
-    address: int
-    name: str
-    file: str
-    sharing: str
-    moves: int
-    stalled_ms: float
-    threads: tuple[LineThread, ...]
-
-
-@dataclass(frozen=True)
 class Places:
     """Regions, the most waited for first, and contended lines, the most moved first.
 
@@ -120,14 +87,6 @@ class Places:
     regions_in_all: int = 0
     contended: tuple[ContendedLine, ...] = ()
     lines_in_all: int = 0
-
-
-@dataclass(frozen=True)
-class ThreadNames:
-    """The names of threads by pid, and the nodes of the machine."""
-
-    names: dict[int, str]
-    nodes: int
 
 
 def barrier_window(places: pl.DataFrame) -> tuple[int, int | None] | None:
@@ -169,7 +128,7 @@ def read_places(rows: pl.DataFrame, names: AddressNames, threads: ThreadNames) -
         key=lambda region: (-region.stalled_ms, region.process, region.start),
     )
     lines = sorted(
-        _lines(mine.filter(pl.col("kind") == LINE), names, threads),
+        contended_lines(mine.filter(pl.col("kind") == LINE), names, threads),
         key=lambda line: (-line.moves, line.process, line.address),
     )
     return Places(tuple(regions[:MAX_REGIONS]), len(regions), tuple(lines[:MAX_LINES]), len(lines))
@@ -215,7 +174,7 @@ def _regions(
         if (pid, vaddr, moved) not in named:
             process = names.process_of(pid, vaddr)
             named[pid, vaddr, moved] = (
-                (UNSEEN, _UNKNOWN)
+                (UNSEEN, UNKNOWN)
                 if process is None
                 else (process.tgid, names.of_page(process, vaddr, masks[vaddr, moved]))
             )
@@ -295,87 +254,3 @@ def _runs(pages: dict[tuple[int, int], list[int]]) -> Iterator[PageRun]:
         run = PageRun(vaddr, 1, home, tuple(lines))
     if run is not None:
         yield run
-
-
-def _lines(
-    rows: pl.DataFrame, names: AddressNames, threads: ThreadNames
-) -> Iterator[ContendedLine]:
-    sums = (
-        rows.group_by("line", "pid", maintain_order=True)
-        .agg(
-            pl.col("moves").sum(),
-            pl.col("stalled_ps").sum(),
-            pl.col("vaddr").first(),
-            pl.col("written").bitwise_or(),
-            pl.col("read").bitwise_or(),
-        )
-        .filter(pl.col("moves") >= _FEWEST_OF_THREAD)
-    )
-    several = sums.filter(
-        (pl.len().over("line") > 1)
-        & (pl.col("moves").sum().over("line") >= _FEWEST_MOVES)
-        & ((pl.col("written") != 0).sum().over("line") > 0)
-    )
-    for (_,), part in several.group_by("line", maintain_order=True):
-        yield from _line(part, names, threads)
-
-
-def _line(part: pl.DataFrame, names: AddressNames, threads: ThreadNames) -> Iterator[ContendedLine]:
-    users = part.sort("moves", "pid", descending=[True, False]).to_dicts()
-    first = users[0]
-    process = names.process_of(first["pid"], first["vaddr"])
-    place = (first["vaddr"] % PAGE_BYTES) // LINE_BYTES
-    page = first["vaddr"] - first["vaddr"] % PAGE_BYTES
-    name = _UNKNOWN if process is None else names.of_page(process, page, 1 << place)
-    members = []
-    for user in users[:MAX_THREADS]:
-        own = names.process_of(user["pid"], user["vaddr"]) or process
-        written, read = (
-            _words(names, own, user["vaddr"], mask)
-            for mask in (user["written"], user["read"] & ~user["written"])
-        )
-        thread = threads.names.get(user["pid"], "")
-        members.append(LineThread(user["pid"], thread, user["moves"], written, read))
-    yield ContendedLine(
-        UNSEEN if process is None else process.tgid,
-        first["vaddr"],
-        name.name,
-        name.file,
-        sharing([(user["written"], user["read"]) for user in users]),
-        sum(user["moves"] for user in users),
-        sum(user["stalled_ps"] for user in users) / 1e9,
-        tuple(members),
-    )
-
-
-def sharing(masks: Iterable[tuple[int, int]]) -> str:
-    """Classify a line by the bytes that each thread writes and reads: false, true or mixed.
-
-    Only pairs of threads count of which one writes.
-    """
-    common = [
-        bool(a_written & (b_written | b_read) or b_written & (a_written | a_read))
-        for (a_written, a_read), (b_written, b_read) in combinations(masks, 2)
-        if a_written or b_written
-    ]
-    return "true" if all(common) else "mixed" if any(common) else "false"
-
-
-def _words(
-    names: AddressNames, process: ProcessMaps | None, line: int, mask: int
-) -> tuple[str, ...]:
-    """Name the bytes of a line: runs of them, none across the begin of a variable."""
-    runs: list[tuple[str, int]] = []
-    for byte in range(LINE_BYTES):
-        if not mask >> byte & 1:
-            continue
-        text = _word(names, process, line + byte)
-        if runs and mask >> (byte - 1) & 1 and _INSIDE.search(text):
-            runs[-1] = runs[-1][0], runs[-1][1] + 1
-        else:
-            runs.append((text, 1))
-    return tuple(f"{counted(length, 'byte')} at {text}" for text, length in runs[:MAX_WORDS])
-
-
-def _word(names: AddressNames, process: ProcessMaps | None, address: int) -> str:
-    return f"{address:#x}" if process is None else names.of_word(process, address)

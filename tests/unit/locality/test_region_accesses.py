@@ -9,19 +9,16 @@ from hypothesis import strategies as st
 
 from numalab.capture.maps import Mapping, ProcessMaps, Snapshot
 from numalab.capture.memory_places import BARRIER, FIRST_BARRIER, LINE, MARK, MOMENT, PAGE
-from numalab.locality.address_names import FILES, AddressNames
+from numalab.locality.address_names import FILES, UNSEEN, AddressNames, ThreadNames
+from numalab.locality.contended_lines import LineThread, sharing
 from numalab.locality.locality import Locality, NodeAccesses
 from numalab.locality.locality_text import locality_lines
 from numalab.locality.region_accesses import (
-    UNSEEN,
-    LineThread,
     PageRun,
     Places,
-    ThreadNames,
     barrier_window,
     read_places,
     rows_within,
-    sharing,
 )
 from numalab.process import run
 from numalab.workload.elf_symbols import ElfFile, read_elf

@@ -4,15 +4,9 @@ import re
 from dataclasses import replace
 
 from numalab.analysis.findings import TaskMemory
+from numalab.locality.contended_lines import ContendedLine, LineThread
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import (
-    ContendedLine,
-    LineThread,
-    PageRun,
-    Places,
-    RegionAccesses,
-    ThreadLines,
-)
+from numalab.locality.region_accesses import PageRun, Places, RegionAccesses, ThreadLines
 from numalab.report.page.locality import render_locality
 from numalab.topology.load import load_topology
 

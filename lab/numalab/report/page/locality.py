@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numalab.analysis.findings import TaskMemory
+from numalab.locality.address_names import titled
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import RegionAccesses, titled
+from numalab.locality.region_accesses import RegionAccesses
 from numalab.report.page.page import data_uri, render_template
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import render_svg
