@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from numalab.capture.maps import Mapping as MappedRange
 from numalab.capture.maps import ProcessMaps, Snapshot
+from numalab.capture.memory_places import KERNEL
 from numalab.errors import shown
 from numalab.workload.elf_symbols import ElfFile, ElfSymbol, read_elf
 
@@ -29,6 +30,7 @@ class AddressName:
 
 UNSEEN = 0  # the process of regions of which nothing else is known
 UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
+KERNEL_NAME = AddressName("the kernel, for this command", "", 0, 0)
 
 
 def titled(name: str, file: str) -> str:
@@ -75,6 +77,15 @@ class AddressNames:
                 return process
         fitting = [process for process in self.processes if self._mapping(process, address)]
         return fitting[0] if len(fitting) == 1 else None
+
+    def of_pid(self, pid: int, page: int, lines: int) -> tuple[int, AddressName]:
+        """Name the process (or `UNSEEN`) of a thread, and what it touched of a page."""
+        if page == KERNEL:
+            return UNSEEN, KERNEL_NAME
+        process = self.process_of(pid, page)
+        if process is None:
+            return UNSEEN, UNKNOWN
+        return process.tgid, self.of_page(process, page, lines)
 
     def of_page(self, process: ProcessMaps, page: int, lines: int) -> AddressName:
         """Name what the touched lines of a page (bits) are of: a variable, a few, or a mapping."""

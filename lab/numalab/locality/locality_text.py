@@ -7,7 +7,8 @@ from numalab.errors import shown
 from numalab.locality.address_names import UNSEEN, titled
 from numalab.locality.contended_lines import ContendedLine, LineThread
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import RegionAccesses, main_user
+from numalab.locality.region_accesses import RegionAccesses
+from numalab.units import counted
 
 MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
 _WIDTH = 36
@@ -80,24 +81,30 @@ def _remarks(region: RegionAccesses) -> Iterator[str]:
         return
     if region.misplaced is not None:
         home = region.pages.index(max(region.pages))
-        share = 100 * region.lines[region.misplaced] / total
+        share = 100 * region.memory[region.misplaced] / sum(region.memory)
         yield (
-            f"  on the wrong node: it lies on node {home}, and {share:.0f} % of its lines went to "
-            f"CPUs of node {region.misplaced}"
+            f"  on the wrong node: it lies on node {home}, and {share:.0f} % of its lines from "
+            f"memory went to CPUs of node {region.misplaced}"
         )
-    elif len(region.runs) > 1 and max(region.lines) < total:
-        far = [
-            run
-            for run in region.runs
-            if main_user(run.lines) not in (None, run.home) and 20 * sum(run.lines) > total
-        ]
-        for run in far[:MOST_RUNS]:
-            user = run.lines.index(max(run.lines))
-            share = 100 * run.lines[user] / sum(run.lines)
-            yield (
-                f"  {run.pages} pages from {run.start:#x} lie on node {run.home}, and "
-                f"{share:.0f} % of their lines went to CPUs of node {user}"
-            )
+        return
+    far = [
+        (run, run.misplaced)
+        for run in region.runs
+        if run.misplaced is not None and 20 * sum(run.lines) > total
+    ][:MOST_RUNS]
+    for run, user in far:
+        share = 100 * run.memory[user] / sum(run.memory)
+        yield (
+            f"  {counted(run.pages, 'page')} from {run.start:#x} on node {run.home}: {share:.0f} % "
+            f"of the lines from memory went to CPUs of node {user}"
+        )
+    lines = region.misplaced_lines - sum(sum(run.lines) for run, _ in far)
+    if 10 * lines > total:
+        pages = region.misplaced_pages - sum(run.pages for run, _ in far)
+        yield (
+            f"  {pages}{' more' if far else ''} pages, with {100 * lines / total:.0f} % of the "
+            "lines, are on other nodes than the CPUs that fetched most of them"
+        )
 
 
 def _contended_lines(accesses: Locality) -> Iterator[str]:

@@ -15,18 +15,19 @@ from numalab.capture.memory_places import (
     MARK,
     MOMENT,
 )
-from numalab.locality.address_names import LINE as LINE_BYTES
-from numalab.locality.address_names import PAGE as PAGE_BYTES
 from numalab.locality.address_names import (
-    UNKNOWN,
+    KERNEL_NAME,
     UNSEEN,
     AddressName,
     AddressNames,
     ThreadNames,
 )
+from numalab.locality.address_names import LINE as LINE_BYTES
+from numalab.locality.address_names import PAGE as PAGE_BYTES
 from numalab.locality.contended_lines import MAX_THREADS, ContendedLine, contended_lines
 
 MAX_REGIONS, MAX_RUNS, MAX_LINES = 200, 64, 100
+_FEW = 10  # a part of the lines below 1 / 10 is no reason to move pages
 _NEAR_NS = 200_000  # a mark's event and the entry of the function that writes it
 
 
@@ -43,23 +44,32 @@ class ThreadLines:
 class PageRun:
     """Pages in a row of one home that mostly the CPUs of one node fetched.
 
-    `lines` are by the node of the CPU.
+    `lines` are by the node of the CPU, and so are those of them from `memory`.
     """
 
     start: int
     pages: int
     home: int
     lines: tuple[int, ...]
+    memory: tuple[int, ...]
+
+    @property
+    def misplaced(self) -> int | None:
+        """The node whose CPUs fetched most of it from another node's memory, if one did."""
+        return _wrong_node(self.home, self.lines, self.memory)
 
 
 @dataclass(frozen=True)
 class RegionAccesses:
     """What was fetched of a variable or mapping of a process: `pages` by their home node, `lines`
-    (of 64 bytes) by the node of the CPU, `local` of them from its own node; `stalled_ms` is the
-    wait for these lines, without hits in caches. `misplaced` is the node whose CPUs fetched more
-    than two thirds of it, if most of its pages lie on another one.
+    (of 64 bytes) by the node of the CPU, `local` of them from its own node's memory and caches, and
+    by the node of the CPU those from `memory`; `stalled_ms` is the wait for these lines, without
+    hits in caches. `misplaced` is the node whose CPUs fetched more than two thirds of what came
+    from memory, if most of the pages lie on another one. A region of the kernel has no pages.
 
-    `runs` are its pages, at most `MAX_RUNS` runs of them, the most fetched.
+    `runs` are its pages, at most `MAX_RUNS` of `runs_in_all` runs, the most fetched. In all runs
+    that lie on another node than the CPUs that fetched most from memory, `misplaced_pages` have
+    `misplaced_lines`.
     """
 
     process: int
@@ -72,8 +82,12 @@ class RegionAccesses:
     misplaced: int | None
     pages: tuple[int, ...]
     lines: tuple[int, ...]
+    memory: tuple[int, ...]
     threads: tuple[ThreadLines, ...]
     runs: tuple[PageRun, ...]
+    runs_in_all: int
+    misplaced_pages: int
+    misplaced_lines: int
 
 
 @dataclass(frozen=True)
@@ -135,8 +149,20 @@ def read_places(rows: pl.DataFrame, names: AddressNames, threads: ThreadNames) -
 
 
 @dataclass
+class _Fetched:
+    """Lines of a page by the node of the CPU: all, and those from memory."""
+
+    lines: list[int]
+    memory: list[int]
+
+    def add(self, more: "_Fetched | PageRun") -> None:
+        self.lines = [a + b for a, b in zip(self.lines, more.lines, strict=True)]
+        self.memory = [a + b for a, b in zip(self.memory, more.memory, strict=True)]
+
+
+@dataclass
 class _Sums:
-    pages: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    pages: dict[tuple[int, int], _Fetched] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)
     stalled_ps: int = 0
     local: int = 0
@@ -160,7 +186,7 @@ def _regions(
 ) -> Iterator[RegionAccesses]:
     keys = ("pid", "vaddr", "moved", "home", "node")
     sums = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("lines").sum(), pl.col("stalled_ps").sum(), pl.col("touched").bitwise_or()
+        pl.col("lines", "local", "memory", "stalled_ps").sum(), pl.col("touched").bitwise_or()
     )
     masks = {
         (vaddr, moved): touched
@@ -170,33 +196,36 @@ def _regions(
     }
     regions: dict[tuple[int, AddressName], _Sums] = {}
     named: dict[tuple[int, int, int], tuple[int, AddressName]] = {}
-    for pid, vaddr, moved, home, node, fetched, stalled_ps, _ in sums.iter_rows():
+    for pid, vaddr, moved, home, node, fetched, local, memory, stalled_ps, _ in sums.iter_rows():
         if (pid, vaddr, moved) not in named:
-            process = names.process_of(pid, vaddr)
-            named[pid, vaddr, moved] = (
-                (UNSEEN, UNKNOWN)
-                if process is None
-                else (process.tgid, names.of_page(process, vaddr, masks[vaddr, moved]))
-            )
+            named[pid, vaddr, moved] = names.of_pid(pid, vaddr, masks[vaddr, moved])
         key = named[pid, vaddr, moved]
         region = regions.setdefault(key, _Sums())
-        by_node = region.pages.setdefault((vaddr, home), [0] * threads.nodes)
-        by_node[node] += fetched
+        page = region.pages.setdefault((vaddr, home), _no_lines(threads.nodes))
+        page.lines[node] += fetched
+        page.memory[node] += memory
         region.threads[pid] = region.threads.get(pid, 0) + fetched
         region.stalled_ps += stalled_ps
-        region.local += fetched if node == home else 0
+        region.local += local
     for (tgid, name), region in regions.items():
         yield _region(tgid, name, region, threads)
 
 
+def _no_lines(nodes: int) -> _Fetched:
+    return _Fetched([0] * nodes, [0] * nodes)
+
+
 def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> RegionAccesses:
-    pages = [0] * threads.nodes
-    lines = [0] * threads.nodes
+    pages, fetched = [0] * threads.nodes, _no_lines(threads.nodes)
     used = _most_used_homes(sums.pages)
-    for (_, home), by_node in used.items():
+    for (_, home), page in used.items():
         pages[home] += 1
-        lines = [a + b for a, b in zip(lines, by_node, strict=True)]
-    runs = sorted(_runs(used), key=lambda run: (-sum(run.lines), run.start))[:MAX_RUNS]
+        fetched.add(page)
+    if name == KERNEL_NAME:
+        pages, used = [0] * threads.nodes, {}
+    runs = list(_runs(used))
+    wrong = [run for run in runs if run.misplaced is not None]
+    most = sorted(runs, key=lambda run: (-sum(run.lines), run.start))[:MAX_RUNS]
     busiest = sorted(sums.threads.items(), key=lambda item: (-item[1], item[0]))[:MAX_THREADS]
     return RegionAccesses(
         tgid,
@@ -206,51 +235,57 @@ def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> 
         name.end,
         sums.stalled_ps / 1e9,
         sums.local,
-        None if tgid == UNSEEN else _misplaced(pages, lines),
+        None if tgid == UNSEEN else _misplaced(pages, fetched),
         tuple(pages),
-        tuple(lines),
+        tuple(fetched.lines),
+        tuple(fetched.memory),
         tuple(ThreadLines(pid, threads.names.get(pid, ""), count) for pid, count in busiest),
-        tuple(sorted(runs, key=lambda run: run.start)),
+        tuple(sorted(most, key=lambda run: run.start)),
+        len(runs),
+        sum(run.pages for run in wrong),
+        sum(sum(run.lines) for run in wrong),
     )
 
 
-def _most_used_homes(pages: dict[tuple[int, int], list[int]]) -> dict[tuple[int, int], list[int]]:
+def _most_used_homes(pages: dict[tuple[int, int], _Fetched]) -> dict[tuple[int, int], _Fetched]:
     """Join the counts of a page that had several homes: it migrated, or was mapped once more."""
     homes: dict[int, tuple[int, int]] = {}
-    joined: dict[int, list[int]] = {}
-    for (vaddr, home), lines in pages.items():
-        homes[vaddr] = max(homes.get(vaddr, (-1, 0)), (sum(lines), home))
-        before = joined.get(vaddr, [0] * len(lines))
-        joined[vaddr] = [a + b for a, b in zip(before, lines, strict=True)]
-    return {(vaddr, homes[vaddr][1]): lines for vaddr, lines in joined.items()}
+    joined: dict[int, _Fetched] = {}
+    for (vaddr, home), page in pages.items():
+        homes[vaddr] = max(homes.get(vaddr, (-1, 0)), (sum(page.lines), home))
+        joined.setdefault(vaddr, _no_lines(len(page.lines))).add(page)
+    return {(vaddr, homes[vaddr][1]): page for vaddr, page in joined.items()}
 
 
-def _misplaced(pages: list[int], lines: list[int]) -> int | None:
-    home, user = pages.index(max(pages)), main_user(lines)
-    return user if user != home and 2 * pages[home] > sum(pages) else None
+def _misplaced(pages: list[int], fetched: _Fetched) -> int | None:
+    home = pages.index(max(pages))
+    mostly = 2 * pages[home] > sum(pages)
+    return _wrong_node(home, fetched.lines, fetched.memory) if mostly else None
 
 
-def main_user(lines: Sequence[int]) -> int | None:
-    """Return the node whose CPUs fetched more than two thirds of the lines, if one did."""
-    most = max(lines)
-    return lines.index(most) if 3 * most > 2 * sum(lines) else None
+def _wrong_node(home: int, lines: Sequence[int], memory: Sequence[int]) -> int | None:
+    """Return the node whose CPUs fetched more than two thirds of the lines from memory, unless it
+    is the home. None where few lines came from memory: those of caches come from where they are."""
+    user = memory.index(max(memory))
+    mostly = 3 * memory[user] > 2 * sum(memory) and _FEW * sum(memory) >= sum(lines)
+    return user if mostly and user != home else None
 
 
-def _runs(pages: dict[tuple[int, int], list[int]]) -> Iterator[PageRun]:
+def _runs(pages: dict[tuple[int, int], _Fetched]) -> Iterator[PageRun]:
     """Join pages that follow each other, have one home, and one node that fetched most."""
     run: PageRun | None = None
-    for (vaddr, home), lines in sorted(pages.items()):
-        user = lines.index(max(lines))
+    for (vaddr, home), page in sorted(pages.items(), key=lambda item: item[0]):
+        user = page.lines.index(max(page.lines))
         if (
             run is not None
             and vaddr == run.start + run.pages * PAGE_BYTES
             and (home, user) == (run.home, run.lines.index(max(run.lines)))
         ):
-            summed = tuple(a + b for a, b in zip(run.lines, lines, strict=True))
-            run = PageRun(run.start, run.pages + 1, home, summed)
+            page.add(run)
+            run = PageRun(run.start, run.pages + 1, home, tuple(page.lines), tuple(page.memory))
             continue
         if run is not None:
             yield run
-        run = PageRun(vaddr, 1, home, tuple(lines))
+        run = PageRun(vaddr, 1, home, tuple(page.lines), tuple(page.memory))
     if run is not None:
         yield run

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.capture.maps import Mapping, ProcessMaps, Snapshot
-from numalab.capture.memory_places import BARRIER, FIRST_BARRIER, LINE, MARK, MOMENT, PAGE
+from numalab.capture.memory_places import BARRIER, FIRST_BARRIER, KERNEL, LINE, MARK, MOMENT, PAGE
 from numalab.locality.address_names import FILES, UNSEEN, AddressNames, ThreadNames
 from numalab.locality.contended_lines import LineThread, sharing
 from numalab.locality.locality import Locality, NodeAccesses
@@ -38,7 +38,9 @@ def row(kind: int, vaddr: int, pid: int | None, **values: int) -> dict[str, Any]
         "since_ns": 10, "time_ns": 10, "line": vaddr >> 6, "task": pid or 0, "node": 0, "home": 0,
         "lines": 1, "moves": 0, "stalled_ps": 10**9, "written": 0, "read": 1,
     }  # fmt: skip
-    return {**usual, "kind": kind, "vaddr": vaddr, "pid": pid, **values}
+    row = {**usual, "kind": kind, "vaddr": vaddr, "pid": pid, **values}
+    near = row["lines"] if row["node"] == row["home"] else 0
+    return {"memory": row["lines"], "local": near, **row}  # from memory, if nothing else is said
 
 
 def table(*rows: dict[str, Any]) -> pl.DataFrame:
@@ -100,12 +102,13 @@ def test_a_region_on_the_wrong_node_has_its_variable(names: AddressNames, elf: E
     (region,) = places.regions
     assert (region.name, region.file, region.start) == ("table", "program", start)
     assert (region.pages, region.lines, region.local) == ((5, 1, 0), (2, 0, 18), 2)
+    assert (region.memory, region.misplaced_pages, region.misplaced_lines) == ((2, 0, 18), 6, 20)
     assert region.misplaced == 2
     assert [thread.lines for thread in region.threads] == [18, 2]
     assert region.runs == (
-        PageRun(start, 3, 0, (2, 0, 9)),
-        PageRun(start + 3 * 4096, 1, 1, (0, 0, 3)),
-        PageRun(start + 4 * 4096, 2, 0, (0, 0, 6)),
+        PageRun(start, 3, 0, (2, 0, 9), (2, 0, 9)),
+        PageRun(start + 3 * 4096, 1, 1, (0, 0, 3), (0, 0, 3)),
+        PageRun(start + 4 * 4096, 2, 0, (0, 0, 6), (0, 0, 6)),
     )
 
 
@@ -162,6 +165,41 @@ def test_only_a_clear_majority_makes_a_wrong_node(
         "[heap]": misplaced,
         "of processes that were not seen": None,
     }
+
+
+@pytest.mark.parametrize(("memory", "misplaced"), [(3, None), (5, 2)])
+def test_lines_of_caches_make_no_wrong_node(
+    names: AddressNames, memory: int, misplaced: int | None
+) -> None:
+    rows = [
+        row(LINE, HEAP, 21, node=2, lines=40, memory=0, local=30),
+        row(PAGE, HEAP, 21, node=2, lines=memory),
+    ]
+    (region,) = read_places(table(*rows), names, THREADS).regions
+    assert (region.local, region.misplaced) == (30, misplaced)
+
+
+def test_what_the_kernel_fetched_has_no_pages(names: AddressNames) -> None:
+    rows = [row(PAGE, KERNEL, pid, home=1, lines=5) for pid in (21, 77)]
+    (region,) = read_places(table(*rows), names, THREADS).regions
+    assert region.name == "the kernel, for this command"
+    assert (region.lines, region.pages, region.misplaced) == ((10, 0, 0), (0, 0, 0), None)
+
+
+def text_of(places: Places) -> str:
+    nodes = tuple(NodeAccesses(node, 0.0, 0.0, 0.0, (0.0,) * 3) for node in range(3))
+    return "\n".join(locality_lines(Locality(1.0, (), nodes, ("a note",), places)))
+
+
+def test_many_short_runs_are_one_remark(names: AddressNames) -> None:
+    rows = [row(PAGE, HEAP + 4096 * page, 21, home=page % 2) for page in range(200)]
+    rows += [row(PAGE, HEAP, 21, node=2, home=0, lines=20)]
+    places = read_places(table(*rows), names, THREADS)
+    (region,) = places.regions
+    assert (len(region.runs), region.runs_in_all) == (64, 200)
+    text = text_of(places)
+    assert f"  1 page from {HEAP:#x} on node 0: 95 % of the lines from memory went to" in text
+    assert "  100 more pages, with 45 % of the lines, are on other nodes than the CPUs" in text
 
 
 def test_a_page_of_two_homes_is_one_page(names: AddressNames) -> None:
@@ -233,9 +271,8 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
         names,
         ThreadNames({21: "evil\x1b[31m", 22: "second"}, 3),
     )
-    nodes = tuple(NodeAccesses(node, 0.0, 0.0, 0.0, (0.0,) * 3) for node in range(3))
-    text = "\n".join(locality_lines(Locality(1.0, (), nodes, ("a note",), places)))
-    assert "  on the wrong node: it lies on node 0, and 100 % of its lines went to CPUs of" in text
+    text = text_of(places)
+    assert "  on the wrong node: it lies on node 0, and 100 % of its lines from memory went" in text
     assert f"line {line:#x}, counters (program): false sharing: threads use different" in text
     assert "  second/22 writes 1 byte at counters+1 (8 moves)" in text
     assert "... and 1 regions that took less time to fetch (--json)" in text

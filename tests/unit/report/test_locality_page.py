@@ -12,9 +12,10 @@ from numalab.topology.load import load_topology
 
 EVIL = "<script>alert(1)</script>\u202e"
 REGION = RegionAccesses(
-    12, "table", "prog", 0x4000, 0x6000, 2.5, 100, 1, (2, 0), (100, 300),
+    12, "table", "prog", 0x4000, 0x6000, 2.5, 100, 1, (2, 0), (100, 300), (100, 300),
     (ThreadLines(13, EVIL, 300),),
-    (PageRun(0x4000, 1, 0, (90, 10)), PageRun(0x5000, 1, 0, (10, 290))),
+    (PageRun(0x4000, 1, 0, (90, 10), (90, 10)), PageRun(0x5000, 1, 0, (10, 290), (10, 290))),
+    2, 1, 300,
 )  # fmt: skip
 LINE = ContendedLine(
     12, 0x7F40, "counters", "prog", "false", 90, 1.5,
@@ -53,12 +54,17 @@ def test_threads_and_regions_have_a_cell_for_each_node() -> None:
 def test_what_is_wrong_is_marked() -> None:
     html = page()
     assert "2 on node 0 (wrong node: mostly used by node 1)" in html
-    assert "2 runs of pages" in html and "0x5000" in html
+    assert ">2 runs of pages" in html and "0x5000" in html
     assert html.count('class="missed"') == 2, "the region, and the line that is falsely shared"
     assert "counters (prog)" in html and "writes counters+8" in html
     right = replace(REGION, misplaced=None, runs=())
     calm = replace(ACCESSES, places=Places((right,), 1))
     assert 'class="missed"' not in page(calm) and "wrong node" not in page(calm)
+
+
+def test_runs_that_are_left_out_are_counted() -> None:
+    cut = replace(REGION, runs_in_all=512)
+    assert ">2 of 512 runs of pages" in page(replace(ACCESSES, places=Places((cut,), 1)))
 
 
 def test_names_from_a_guest_run_nothing() -> None:
