@@ -11,10 +11,12 @@ from numalab.capture.maps import ProcessMaps, Snapshot
 from numalab.capture.memory_places import KERNEL
 from numalab.errors import shown
 from numalab.workload.elf_symbols import ElfFile, ElfSymbol, read_elf
+from numalab.workload.host_program import LOADER
 
 PAGE, LINE = 4096, 64
 FILES = "/job/files/"  # where the files that a command takes along lie in the guest
 _LONGEST = 80
+_STACK = 8 << 20  # of a thread: RLIMIT_STACK, pthread_create(3)
 _MOST_NAMES = 3  # of variables that share a page
 
 
@@ -30,6 +32,7 @@ class AddressName:
 
 UNSEEN = 0  # the process of regions of which nothing else is known
 UNKNOWN = AddressName("of processes that were not seen", "", 0, 0)
+UNMAPPED = AddressName("mappings that were not seen", "", 0, 0)
 KERNEL_NAME = AddressName("the kernel, for this command", "", 0, 0)
 
 
@@ -61,22 +64,33 @@ class _Loaded:
 class AddressNames:
     """Names the addresses of processes as they were near `time_ns` of the trace's clock.
 
-    `files` are those of the command, by their name below /job/files.
+    `files` are those of the command, by their name below /job/files; `threads` have the names of
+    all threads.
     """
 
     processes: tuple[ProcessMaps, ...]
     files: Mapping[str, bytes] = field(repr=False)
     time_ns: int
+    threads: Mapping[int, str] = field(default_factory=dict)
     _loaded: dict[tuple[int, int], tuple[_Loaded, ...]] = field(default_factory=dict)
     _elves: dict[str, ElfFile | None] = field(default_factory=dict)
 
     def process_of(self, pid: int, address: int) -> ProcessMaps | None:
-        """Return the process of a thread; of one that was never seen, the only fitting process."""
+        """Return the process of a thread; of one in no snapshot, the only process with a mapping
+        here, else the last one of the thread's name that is older."""
         for process in self.processes:
             if pid in process.threads:
                 return process
         fitting = [process for process in self.processes if self._mapping(process, address)]
-        return fitting[0] if len(fitting) == 1 else None
+        if len(fitting) == 1:
+            return fitting[0]
+        name = self.threads.get(pid)
+        namesakes = [
+            process
+            for process in fitting or self.processes
+            if process.tgid < pid and name is not None and self.threads.get(process.tgid) == name
+        ]
+        return namesakes[-1] if namesakes else None
 
     def of_pid(self, pid: int, page: int, lines: int) -> tuple[int, AddressName]:
         """Name the process (or `UNSEEN`) of a thread, and what it touched of a page."""
@@ -91,11 +105,11 @@ class AddressNames:
         """Name what the touched lines of a page (bits) are of: a variable, a few, or a mapping."""
         hit = self._mapping(process, page)
         if hit is None:
-            return AddressName("unmapped", "", page, page + PAGE)
+            return UNMAPPED
         snapshot, mapping = hit
         loaded = self._file_at(process, snapshot, page)
         if loaded is None:
-            return self._of_mapping(snapshot, mapping)
+            return _of_mapping(snapshot, mapping, page)
         offset = page - loaded.bias
         touched = {
             symbol: _lines_touched(symbol, offset, lines)
@@ -124,7 +138,7 @@ class AddressNames:
             offset = address - loaded.bias
             for symbol in loaded.elf.variables_within(offset, offset + 1):
                 return _plus(_short(symbol.name), offset - symbol.vaddr)
-        name = self._of_mapping(snapshot, mapping)
+        name = _of_mapping(snapshot, mapping, address)
         return _plus(name.name, address - name.start)
 
     def _mapping(self, process: ProcessMaps, address: int) -> tuple[Snapshot, MappedRange] | None:
@@ -163,25 +177,28 @@ class AddressNames:
             self._elves[path] = None if data is None else read_elf(data)
         return self._elves[path]
 
-    def _of_mapping(self, snapshot: Snapshot, mapping: MappedRange) -> AddressName:
-        path, size = mapping.path, f"{(mapping.end - mapping.start) >> 10} KiB"
-        place = snapshot.place_of(mapping.start)
-        before = snapshot.mappings[place - 1] if place else None
-        touches = before is not None and before.end == mapping.start
-        if path.startswith(("/dev/zero", "/SYSV")):  # shmem_zero_setup() in mm/shmem.c, shmget(2)
-            return AddressName(f"shared memory, {size}", "", mapping.start, mapping.end)
-        if path.startswith("/"):
-            base = _base(path)
-            name = f"data of {base}" if "w" in mapping.access else f"file {base}"
-            return AddressName(name, base, mapping.start, mapping.end)
-        if path:
-            return AddressName(_short(path), "", mapping.start, mapping.end)
-        if before is not None and touches and before.path.startswith("/") and not mapping.offset:
-            base = _base(before.path)
-            return AddressName(f"data of {base}", base, mapping.start, mapping.end)
-        if before is not None and touches and before.access.startswith("---"):
-            return AddressName(f"thread stack, {size}", "", mapping.start, mapping.end)
-        return AddressName(f"anonymous, {size}", "", mapping.start, mapping.end)
+
+def _of_mapping(snapshot: Snapshot, mapping: MappedRange, address: int) -> AddressName:
+    path, start, end = mapping.path, mapping.start, mapping.end
+    size = f"{(end - start) >> 10} KiB"
+    if path.startswith(("/dev/zero", "/SYSV")):  # shmem_zero_setup() in mm/shmem.c, shmget(2)
+        return AddressName(f"shared memory, {size}", "", start, end)
+    if path.startswith("/"):
+        base = _base(path)
+        return AddressName(
+            f"data of {base}" if "w" in mapping.access else f"file {base}", base, start, end
+        )
+    if path:
+        return AddressName(_short(path), "", start, end)
+    place = snapshot.place_of(start)
+    before = snapshot.mappings[place - 1] if place else None
+    if before is None or before.end != start or not before.access.startswith("---"):
+        return AddressName(f"anonymous, {size}", "", start, end)
+    # Linux joins a thread's stack to what was mapped before it, at the addresses above.
+    top = min(end, start + _STACK)
+    if address < top:
+        return AddressName(f"thread stack, {(top - start) >> 10} KiB", "", start, top)
+    return AddressName(f"anonymous, {(end - top) >> 10} KiB", "", top, end)
 
 
 def _lines_touched(symbol: ElfSymbol, page: int, lines: int) -> int:
@@ -197,13 +214,23 @@ def _named(symbol: ElfSymbol, loaded: _Loaded) -> AddressName:
 
 @cache
 def _base(path: str) -> str:
+    """Return the name of a file; the loader has the name of the program that it starts."""
+    if path.startswith(f"{FILES}{LOADER}/"):
+        return "ld.so"
     return _short(PurePosixPath(path).name)
 
 
 @cache
 def _short(name: str) -> str:
-    text = shown(name)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return cut_middle(shown(name), _LONGEST)
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Shorten a text to a width: long names mostly differ at the end."""
+    if len(text) <= width:
+        return text
+    half = (width - 3) // 2
+    return f"{text[: width - 3 - half]}...{text[-half:]}"
 
 
 def _plus(name: str, offset: int) -> str:

@@ -13,7 +13,7 @@ from numalab.workload.elf_symbols import code_of, symbols_of
 from numalab.workload.host_program import GuestCommand
 from numalab.workload.workload_files import shared_headers
 
-_RECORDER = "numalab-maps"
+RECORDER = "numalab-maps"
 _MARKS = "/sys/kernel/tracing/instances/lab/trace_marker"
 _MARK_FUNCTION = "tracing_mark_write"  # kernel/trace/trace.c
 _CODE_BYTES = 24  # what emulator-configs/memory/plugin.c compares
@@ -40,10 +40,10 @@ def count_places(
         )  # fmt: skip
     places = CountedPlaces(mark=_mark(symbols), barriers=codes if barriers else ())
     recorder = ensure_program(
-        shipped_dir() / "workloads" / f"{_RECORDER}.c", [], shared_headers()
+        shipped_dir() / "workloads" / f"{RECORDER}.c", [], shared_headers()
     ).read_bytes()
-    argv = (f"/job/files/{_RECORDER}", "/job/out/maps", _MARKS, "--", *command.argv)
-    files = {**command.files, _RECORDER: recorder}
+    argv = (f"/job/files/{RECORDER}", "/job/out/maps", _MARKS, "--", *command.argv)
+    files = {**command.files, RECORDER: recorder}
     return replace(machine, places=places), replace(command, argv=argv, files=files)
 
 

@@ -18,6 +18,7 @@ from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
 from numalab.files import left_by_guest
 from numalab.locality.address_names import AddressNames, ThreadNames
 from numalab.locality.count_places import BARRIERS as BARRIER_FUNCTIONS
+from numalab.locality.count_places import RECORDER
 from numalab.locality.region_accesses import (
     Places,
     barrier_window,
@@ -108,21 +109,38 @@ def locality(
     if isinstance(window, str):
         return Locality(0.0, (), (), (*notes, window))
     run = Recording(events, topology, memory=memory, part=window)
-    threads = task_memory(run)
+    tasks = _tasks_of_command(events)
+    threads = tuple(task for task in task_memory(run) if task.pid in tasks)
     if memory is None or memory.counts["start_ns"].null_count():
         return Locality(window.length_ns / 1e6, threads, (), notes)
-    places, more = _places(run, memory, command or CommandMemory())
+    names = ThreadNames(tasks, len(run.machine.nodes))
+    places, more = _places(run.window, memory, command or CommandMemory(), names)
     nodes = tuple(_nodes(run, memory))
     return Locality(window.length_ns / 1e6, threads, nodes, (*notes, *more), places)
 
 
+def _tasks_of_command(events: pl.DataFrame) -> dict[int, str]:
+    """Return the last names of the tasks that began after the recorder of mappings, by pid: those
+    of the command, without the kernel's workers and what writes the marks around the command."""
+    ran = events.filter(pl.col("event") == "sched_switch").select("next_pid", "next_comm")
+    names = dict(ran.iter_rows())
+    recorder = max((pid for pid, name in names.items() if name == RECORDER), default=0)
+    around = (pl.col("event") == "print") & pl.col("buf").str.strip_chars("\n").is_in(COMMAND)
+    writers = set(events.filter(around)["pid"].to_list())
+    return {
+        pid: name
+        for pid, name in names.items()
+        if pid > recorder and pid not in writers and not name.startswith("kworker/")
+    }
+
+
 def _places(
-    run: Recording, memory: JoinedTables, command: CommandMemory
+    window: Window, memory: JoinedTables, command: CommandMemory, threads: ThreadNames
 ) -> tuple[Places, tuple[str, ...]]:
     """Return the regions and lines, and notes."""
     if memory.places is None:
         return Places(), ()
-    window, notes = run.window, list[str]()
+    notes = list[str]()
     rows = rows_within(memory.places, window.start_ns, window.end_ns)
     if rows is None:
         notes.append(
@@ -131,9 +149,10 @@ def _places(
         rows = memory.places
     if not command.processes:
         notes.append("regions have no names: the mappings of the command were not recorded")
-    names = AddressNames(command.processes, command.files, window.end_ns)
-    threads = ThreadNames(dict(run.sums.names), len(run.machine.nodes))
-    return read_places(rows, names, threads), tuple(notes)
+    processes = tuple(part for part in command.processes if part.tgid in threads.names)
+    names = AddressNames(processes, command.files, window.end_ns, threads.names)
+    mine = rows.filter(pl.col("pid").is_in(list(threads.names)))
+    return read_places(mine, names, threads), tuple(notes)
 
 
 def _window(written: pl.DataFrame, between: Marks, places: pl.DataFrame | None) -> Window | str:

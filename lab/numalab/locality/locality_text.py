@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from numalab.analysis.findings import TaskMemory
 from numalab.errors import shown
-from numalab.locality.address_names import UNSEEN, titled
+from numalab.locality.address_names import UNSEEN, cut_middle, titled
 from numalab.locality.contended_lines import ContendedLine, LineThread
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import RegionAccesses
+from numalab.locality.region_accesses import RegionAccesses, region_titles
 from numalab.units import counted
 
 MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
@@ -58,20 +58,17 @@ def _region_lines(accesses: Locality) -> Iterator[str]:
     yield f"{'':{_WIDTH}}{'fetching ms':>11}{'pages on':>11}{'local %':>9}{heads}"
     stalled_ms = sum(region.stalled_ms for region in regions)
     listed = [region for region in regions if region.stalled_ms * _LEAST >= stalled_ms]
-    for region in listed[:MOST_REGIONS]:
+    titles = region_titles(regions)
+    for region, (name, process) in zip(listed[:MOST_REGIONS], titles, strict=False):
         homes = [f"{node}:{count}" for node, count in enumerate(region.pages) if count]
         where = ",".join(homes)
         if len(homes) > 2 or len(where) > _MOST_OF_PAGES:
             where = f"{len(homes)} nodes"
-        yield f"{_title(region):<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{_fetched(region)}"
+        title = f"{cut_middle(name, _WIDTH - 1 - len(process))}{process}"
+        yield f"{title:<{_WIDTH}}{region.stalled_ms:>11,.1f}{where:>11}{_fetched(region)}"
         yield from _remarks(region)
     if more := accesses.places.regions_in_all - len(listed[:MOST_REGIONS]):
         yield f"... and {more} regions that took less time to fetch (--json)"
-
-
-def _title(region: RegionAccesses) -> str:
-    name = titled(region.name, region.file)
-    return name if len(name) < _WIDTH else f"{name[: _WIDTH - 4]}..."
 
 
 def _remarks(region: RegionAccesses) -> Iterator[str]:

@@ -21,6 +21,7 @@ from numalab.locality.address_names import (
     AddressName,
     AddressNames,
     ThreadNames,
+    titled,
 )
 from numalab.locality.address_names import LINE as LINE_BYTES
 from numalab.locality.address_names import PAGE as PAGE_BYTES
@@ -136,16 +137,28 @@ def _nearest(moments: pl.DataFrame, time_ns: int) -> int | None:
 
 def read_places(rows: pl.DataFrame, names: AddressNames, threads: ThreadNames) -> Places:
     """Sum the rows of a window by region, page and line of the command's processes."""
-    mine = rows.filter(pl.col("pid").is_not_null())
     regions = sorted(
-        _regions(_with_lines_as_pages(mine), names, threads),
+        _regions(_with_lines_as_pages(rows), names, threads),
         key=lambda region: (-region.stalled_ms, region.process, region.start),
     )
     lines = sorted(
-        contended_lines(mine.filter(pl.col("kind") == LINE), names, threads),
+        contended_lines(rows.filter(pl.col("kind") == LINE), names, threads),
         key=lambda line: (-line.moves, line.process, line.address),
     )
     return Places(tuple(regions[:MAX_REGIONS]), len(regions), tuple(lines[:MAX_LINES]), len(lines))
+
+
+def region_titles(regions: Sequence[RegionAccesses]) -> list[tuple[str, str]]:
+    """Return for each region its name with its file, and where several processes have such a
+    region, `, process PID`."""
+    names = [titled(region.name, region.file) for region in regions]
+    processes: dict[str, set[int]] = {}
+    for name, region in zip(names, regions, strict=True):
+        processes.setdefault(name, set()).add(region.process)
+    return [
+        (name, f", process {region.process}" if len(processes[name]) > 1 else "")
+        for name, region in zip(names, regions, strict=True)
+    ]
 
 
 @dataclass

@@ -35,7 +35,8 @@ MOST_FILES = 4000  # of the current folder
 _FILES = "/job/files"
 _FOLDER = f"{_FILES}/folder"  # the copy of the current folder
 _STDIN = f"{_FILES}/stdin"
-_PROGRAM, _LOADER, _LIBRARIES = "host/program", "host/bin", "host/lib"
+_PROGRAM, _LIBRARIES = "host/program", "host/lib"
+LOADER = "host/bin"  # below /job/files, the dynamic loader, under the name of the program
 OUT = "/job/out/files"  # what lies there comes back
 TIMED_OUT = 124  # timeout(1)
 NO_FOLDER = 125  # of the script below
@@ -303,10 +304,10 @@ def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> lis
     if loader is None:
         return [inside]
     # The kernel names a task after the file that it executes: the loader gets the program's name.
-    luggage.put(f"{_LOADER}/{path.name}", loader)
+    luggage.put(f"{LOADER}/{path.name}", loader)
     _add_libraries(luggage, path, header)
-    named = ["--argv0", word] if b"--argv0" in luggage.files[f"{_LOADER}/{path.name}"] else []
-    start_words = [f"{_FILES}/{_LOADER}/{path.name}", "--library-path", f"{_FILES}/{_LIBRARIES}"]
+    named = ["--argv0", word] if b"--argv0" in luggage.files[f"{LOADER}/{path.name}"] else []
+    start_words = [f"{_FILES}/{LOADER}/{path.name}", "--library-path", f"{_FILES}/{_LIBRARIES}"]
     return [*start_words, *named, inside]
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from numalab.analysis.findings import TaskMemory
 from numalab.capture.guest_time import JoinedTables
+from numalab.capture.memory_places import PAGE
+from numalab.locality.count_places import RECORDER
 from numalab.locality.locality import BARRIERS, COMMAND, NodeAccesses, locality
 from numalab.locality.locality_text import locality_lines
 from numalab.topology.topology import Topology
@@ -74,6 +76,32 @@ def test_the_whole_command_has_its_initialisation(
     accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY))
     assert accesses.window_ms == 30
     assert accesses.threads[0].lines == (1040.0, 30.0, 10.0)
+
+
+def test_what_runs_beside_the_command_is_not_of_it(trace: Trace, three_nodes: Topology) -> None:
+    tasks = {1: "init", 4: RECORDER, 5: "marked", 6: RECORDER, 7: "prog", 8: "kworker/0"}
+    events = trace.table(
+        trace.mark(100 * MS, COMMAND[0]),
+        *(
+            trace.switch((100 + pid) * MS, 0, "idle", f"{name}:{pid}")
+            for pid, name in tasks.items()
+        ),
+        trace.switch(100 * MS, 1, "idle", "marker:99"),
+        trace.mark(130 * MS, COMMAND[1]),
+    )
+    rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (*tasks, 99)]
+    place = {"since_ns": 0, "time_ns": 100 * MS, "kind": PAGE, "vaddr": 4096, "line": 1, "node": 1,
+             "home": 0, "lines": 9, "local": 0, "memory": 9, "moves": 0, "stalled_ps": 9,
+             "written": 0, "read": 1}  # fmt: skip
+    unsigned = {"written": pl.UInt64, "read": pl.UInt64}
+    places = pl.DataFrame(
+        [{**place, "pid": pid} for pid in (*tasks, 99)], schema_overrides=unsigned
+    )
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(rows), EMPTY, places))
+    assert [task.pid for task in accesses.threads] == [7]
+    (region,) = accesses.places.regions
+    assert [(thread.pid, thread.name) for thread in region.threads] == [(7, "prog")]
+    assert sum(accesses.nodes[0].lines) == 9 * (len(tasks) + 1), "all that the node's CPUs fetched"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Regions, pages and contended lines of a window: worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from numalab.capture.maps import Mapping, ProcessMaps, Snapshot
 from numalab.capture.memory_places import BARRIER, FIRST_BARRIER, KERNEL, LINE, MARK, MOMENT, PAGE
-from numalab.locality.address_names import FILES, UNSEEN, AddressNames, ThreadNames
+from numalab.locality.address_names import FILES, UNSEEN, AddressNames, ThreadNames, cut_middle
 from numalab.locality.contended_lines import LineThread, sharing
 from numalab.locality.locality import Locality, NodeAccesses
 from numalab.locality.locality_text import locality_lines
@@ -24,6 +25,7 @@ from numalab.process import run
 from numalab.workload.elf_symbols import ElfFile, read_elf
 
 HEAP, STACK, BIAS = 0x7F00_0000_0000, 0x7F10_0000_0000, 0x5555_0000_0000
+DATA, LOADED = 0x7F20_0000_0000, 0x7F30_0000_0000
 THREADS = ThreadNames({21: "first", 22: "second"}, 3)
 SOURCE = """
 long counters[8] __attribute__((aligned(4096)));
@@ -80,7 +82,10 @@ def names(program: bytes, elf: ElfFile) -> AddressNames:
         Mapping(files[-1].end, elf.ends[1] + BIAS, "rw-p", 0, ""),
         Mapping(HEAP, HEAP + (1 << 20), "rw-p", 0, "[heap]"),
         Mapping(STACK - 4096, STACK, "---p", 0, ""),
-        Mapping(STACK, STACK + (8 << 20), "rw-p", 0, ""),
+        Mapping(STACK, STACK + (10 << 20), "rw-p", 0, ""),
+        Mapping(DATA, DATA + (1 << 20), "rw-s", 0, "/tmp/input.dat"),
+        Mapping(DATA + (1 << 20), DATA + (2 << 20), "rw-p", 0, ""),
+        Mapping(LOADED, LOADED + 4096, "rw-p", 0, f"{FILES}host/bin/program"),
     ]
     maps = Snapshot(5, tuple(sorted((*files, *anonymous), key=lambda part: part.start)))
     process = ProcessMaps(20, {20, 21, 22}, [maps])
@@ -213,17 +218,53 @@ def test_memory_without_a_variable_has_its_mapping(names: AddressNames, elf: Elf
     rows = {
         HEAP + 4096: "[heap]",
         STACK + 4096: "thread stack, 8192 KiB",
-        0x1000: "unmapped",
+        STACK + (9 << 20): "anonymous, 2048 KiB",
+        DATA: "data of input.dat",
+        DATA + (1 << 20): "anonymous, 1024 KiB",
+        LOADED: "data of ld.so",
+        0x1000: "mappings that were not seen",
         address(elf, "counters"): "counters",
     }
     assert {page: names.of_page(process, page, 1).name for page in rows} == rows
     assert names.of_word(process, HEAP + 5) == "[heap]+5"
+    assert names.of_word(process, STACK + (8 << 20) + 8) == "anonymous, 2048 KiB+8"
 
 
 def test_a_thread_that_was_never_seen_is_of_the_only_process(names: AddressNames) -> None:
     process = names.process_of(99, HEAP)
     assert process is not None and process.tgid == 20
     assert names.process_of(99, 0x1000) is None
+
+
+def test_a_thread_that_was_never_seen_is_of_the_process_of_its_name(names: AddressNames) -> None:
+    threads = {10: "sh", 20: "prog", 77: "prog", 78: "other", 15: "prog"}
+    named = replace(names, processes=(ProcessMaps(10, {10}), *names.processes), threads=threads)
+    process = named.process_of(77, 0x1000)
+    assert process is not None and process.tgid == 20
+    assert named.process_of(78, 0x1000) is None
+    assert named.process_of(15, 0x1000) is None, "it is older than the process"
+    rows = [row(PAGE, page, 77, node=2, lines=9) for page in (0x1000, 0x9000)]
+    (region,) = read_places(table(*rows), named, THREADS).regions
+    assert (region.name, region.process) == ("mappings that were not seen", 20)
+    assert (region.pages, region.misplaced) == ((2, 0, 0), 2)
+
+
+def test_regions_of_several_processes_have_these(names: AddressNames) -> None:
+    (one,) = names.processes
+    several = replace(names, processes=(one, ProcessMaps(30, {30}, one.snapshots)))
+    rows = [row(PAGE, HEAP, pid, lines=9) for pid in (21, 30)]
+    rows.append(row(PAGE, STACK, 30, stalled_ps=1))
+    text = text_of(read_places(table(*rows), several, THREADS))
+    assert "[heap], process 20  " in text and "[heap], process 30  " in text
+    places = read_places(table(*rows[1:]), several, THREADS)
+    assert "[heap]   " in text_of(places)
+
+
+def test_long_names_keep_their_ends(names: AddressNames) -> None:
+    ends = [cut_middle(f"_ZN{'x' * 200}{last}E", 36) for last in ("first", "second")]
+    assert [len(name) for name in ends] == [36, 36]
+    assert ends[0] != ends[1] and ends[0].startswith("_ZN") and ends[0].endswith("firstE")
+    assert cut_middle("short", 5) == "short"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +329,7 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
             row,
             st.sampled_from([PAGE, LINE]),
             st.integers(0, 40).map(lambda at: HEAP - 8192 + at * 1024),
-            st.sampled_from([None, 21, 22, 77]),
+            st.sampled_from([21, 22, 77]),
             node=st.integers(0, 2),
             home=st.integers(0, 2),
             written=st.integers(0, 1 << 63),
@@ -300,7 +341,6 @@ def test_all_lines_are_in_some_region(rows: list[dict[str, Any]]) -> None:
     maps = Snapshot(5, (Mapping(0, 1 << 47, "rw-p", 0, ""),))
     everything = AddressNames((ProcessMaps(20, {20}, [maps]),), {}, 0)
     places = read_places(table(*rows), everything, THREADS)
-    mine = [part for part in rows if part["pid"] is not None]
-    assert sum(sum(region.lines) for region in places.regions) == len(mine)
+    assert sum(sum(region.lines) for region in places.regions) == len(rows)
     assert all(sum(r.pages) == sum(run.pages for run in r.runs) for r in places.regions)
     assert isinstance(places, Places)

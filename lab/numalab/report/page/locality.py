@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numalab.analysis.findings import TaskMemory
 from numalab.locality.address_names import titled
 from numalab.locality.locality import Locality, NodeAccesses
-from numalab.locality.region_accesses import RegionAccesses
+from numalab.locality.region_accesses import RegionAccesses, region_titles
 from numalab.report.page.page import data_uri, render_template
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import render_svg
@@ -56,7 +56,12 @@ def render_locality(words: Sequence[str], machine: Topology, accesses: Locality)
         "nodes": [node.id for node in machine.nodes],
         "threads": [_row(f"{task.name}/{task.pid}", task) for task in accesses.threads],
         "by_node": [_row(f"CPUs of node {row.node}", row) for row in accesses.nodes],
-        "regions": [_region(region) for region in places.regions],
+        "regions": [
+            _region(f"{name}{process}", region)
+            for region, (name, process) in zip(
+                places.regions, region_titles(places.regions), strict=True
+            )
+        ],
         "more_regions": places.regions_in_all - len(places.regions),
         "contended": places.contended,
         "more_lines": places.lines_in_all - len(places.contended),
@@ -73,10 +78,10 @@ def _row(name: str, of: TaskMemory | NodeAccesses) -> AccessRow:
     )
 
 
-def _region(region: RegionAccesses) -> RegionRow:
+def _region(name: str, region: RegionAccesses) -> RegionRow:
     home = region.pages.index(max(region.pages)) if any(region.pages) else None
     row = AccessRow(
-        titled(region.name, region.file), region.stalled_ms, None,
+        name, region.stalled_ms, None,
         _share(region.local, region.lines), _cells(region.lines, home),
     )  # fmt: skip
     pages = ", ".join(f"{count} on node {node}" for node, count in enumerate(region.pages) if count)
