@@ -464,7 +464,6 @@ static bool count_place(struct memory *memory, struct access access, struct plac
 	bool fetched = outcome.of_memory || outcome.of_cache;
 	struct place_counts counts = {.lines = fetched,
 				      .local = fetched && outcome.source == key.node,
-				      .memory = outcome.of_memory,
 				      .stalled_ps = cost_ps};
 	uint64_t *touched = access.store ? &counts.written : &counts.read;
 	bool moved = outcome.move == MOVE_TRANSFER || outcome.move == MOVE_UPGRADE;

@@ -56,7 +56,6 @@ static bool add(struct place_set *set, const struct place_key *key,
 	}
 	entry->counts.lines += counts->lines;
 	entry->counts.local += counts->local;
-	entry->counts.memory += counts->memory;
 	entry->counts.moves += counts->moves;
 	entry->counts.stalled_ps += counts->stalled_ps;
 	entry->counts.written |= counts->written;
@@ -92,7 +91,7 @@ static void put(struct places *places, struct place_key key, struct place_counts
 {
 	uint64_t row[] = {since_ns,     key.kind,      key.vaddr,    key.line,
 			  key.task,     key.node,      key.home,     counts.lines,
-			  counts.local, counts.memory, counts.moves, counts.stalled_ps,
+			  counts.local, counts.moves,  counts.stalled_ps,
 			  counts.written, counts.read};
 
 	table_put(places->table, places->max_rows, row);

@@ -5,8 +5,7 @@
  * The table is one of oracle.h's kind, with these columns:
  *
  *   since (ns), kind, virtual address, line of memory, task, node of its CPU, home node,
- *   lines fetched, of them from a memory or cache of the CPU's node, of them from memory, moves,
- *   stalled ps, written, read
+ *   lines fetched, of them from a memory or cache of the CPU's node, moves, stalled ps, written, read
  *
  *   kind 0  a page, by the lines of it (bits) that were written and read
  *   kind 1  a line that moved from CPU to CPU, by the bytes (bits) that were written and read: by the
@@ -35,7 +34,7 @@ struct place_key {
 };
 
 struct place_counts {
-	uint64_t lines, local, memory, moves, stalled_ps, written, read;
+	uint64_t lines, local, moves, stalled_ps, written, read;
 };
 
 struct place_entry {
@@ -48,7 +47,7 @@ struct place_set {
 	unsigned bits, count;
 };
 
-enum { PLACES_COLUMNS = 14, TASKS_AT_BARRIERS = 4096 };
+enum { PLACES_COLUMNS = 13, TASKS_AT_BARRIERS = 4096 };
 
 struct places {
 	struct table *table; /* NULL: nobody wants them */

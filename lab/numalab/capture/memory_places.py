@@ -18,7 +18,6 @@ COLUMNS = (
     "home",
     "lines",
     "local",
-    "memory",
     "moves",
     "stalled_ps",
     "written",
@@ -34,9 +33,9 @@ _UNSIGNED = ("task", "written", "read")  # addresses of the kernel, and masks of
 class PlacesTable:
     """Rows of `COLUMNS` from virtual time `since_ns` to the next later row's.
 
-    A row has the lines that CPUs of `node` fetched from memory or caches (`lines`), those of them
-    from a memory or cache of that node (`local`), and those from memory (`memory`). A LINE moved
-    between CPUs `moves` times; `written` and `read` are the bytes that stores and loads touched.
+    A row has the lines that CPUs of `node` fetched from memory or caches (`lines`), and those of
+    them from a memory or cache of that node (`local`). A LINE moved between CPUs `moves` times;
+    `written` and `read` are the bytes that stores and loads touched.
     A PAGE has the other lines of a page; `written` and `read` are these lines. The page at `vaddr`
     `KERNEL` has all that the task fetched at addresses of the kernel. A MOMENT is a mark or
     barrier. `left_out` rows had no room.

@@ -18,7 +18,7 @@ from numalab.units import counted
 
 MAX_THREADS, MAX_WORDS = 16, 8
 _INSIDE = re.compile(r"\+\d+$|^0x")  # a word that does not begin a variable
-_FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
+FEWEST_MOVES, _FEWEST_OF_THREAD = 8, 2  # fewer moves of a line are no contention
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def contended_lines(
     )
     several = sums.filter(
         (pl.len().over("line") > 1)
-        & (pl.col("moves").sum().over("line") >= _FEWEST_MOVES)
+        & (pl.col("moves").sum().over("line") >= FEWEST_MOVES)
         & ((pl.col("written") != 0).sum().over("line") > 0)
     )
     for (_,), part in several.group_by("line", maintain_order=True):

@@ -78,10 +78,10 @@ def _remarks(region: RegionAccesses) -> Iterator[str]:
         return
     if region.misplaced is not None:
         home = region.pages.index(max(region.pages))
-        share = 100 * region.memory[region.misplaced] / sum(region.memory)
+        share = 100 * region.uncontended[region.misplaced] / sum(region.uncontended)
         yield (
-            f"  on the wrong node: it lies on node {home}, and {share:.0f} % of its lines from "
-            f"memory went to CPUs of node {region.misplaced}"
+            f"  on the wrong node: it lies on node {home}, and {share:.0f} % of its uncontended "
+            f"lines went to CPUs of node {region.misplaced}"
         )
         return
     far = [
@@ -90,10 +90,10 @@ def _remarks(region: RegionAccesses) -> Iterator[str]:
         if run.misplaced is not None and 20 * sum(run.lines) > total
     ][:MOST_RUNS]
     for run, user in far:
-        share = 100 * run.memory[user] / sum(run.memory)
+        share = 100 * run.uncontended[user] / sum(run.uncontended)
         yield (
             f"  {counted(run.pages, 'page')} from {run.start:#x} on node {run.home}: {share:.0f} % "
-            f"of the lines from memory went to CPUs of node {user}"
+            f"of the uncontended lines went to CPUs of node {user}"
         )
     lines = region.misplaced_lines - sum(sum(run.lines) for run, _ in far)
     if 10 * lines > total:

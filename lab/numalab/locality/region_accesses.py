@@ -25,7 +25,12 @@ from numalab.locality.address_names import (
 )
 from numalab.locality.address_names import LINE as LINE_BYTES
 from numalab.locality.address_names import PAGE as PAGE_BYTES
-from numalab.locality.contended_lines import MAX_THREADS, ContendedLine, contended_lines
+from numalab.locality.contended_lines import (
+    FEWEST_MOVES,
+    MAX_THREADS,
+    ContendedLine,
+    contended_lines,
+)
 
 MAX_REGIONS, MAX_RUNS, MAX_LINES = 200, 64, 100
 _FEW = 10  # a part of the lines below 1 / 10 is no reason to move pages
@@ -45,31 +50,31 @@ class ThreadLines:
 class PageRun:
     """Pages in a row of one home that mostly the CPUs of one node fetched.
 
-    `lines` are by the node of the CPU, and so are those of them from `memory`.
+    `lines` are by the node of the CPU, and so are the `uncontended` of them.
     """
 
     start: int
     pages: int
     home: int
     lines: tuple[int, ...]
-    memory: tuple[int, ...]
+    uncontended: tuple[int, ...]
 
     @property
     def misplaced(self) -> int | None:
-        """The node whose CPUs fetched most of it from another node's memory, if one did."""
-        return _wrong_node(self.home, self.lines, self.memory)
+        """The node whose CPUs fetched most of it, if that is not the home."""
+        return _wrong_node(self.home, self.lines, self.uncontended)
 
 
 @dataclass(frozen=True)
 class RegionAccesses:
     """What was fetched of a variable or mapping of a process: `pages` by their home node, `lines`
     (of 64 bytes) by the node of the CPU, `local` of them from its own node's memory and caches, and
-    by the node of the CPU those from `memory`; `stalled_ms` is the wait for these lines, without
-    hits in caches. `misplaced` is the node whose CPUs fetched more than two thirds of what came
-    from memory, if most of the pages lie on another one. A region of the kernel has no pages.
+    `uncontended` ones, which did not move to and fro; `stalled_ms` is the wait for these lines,
+    without hits in caches. `misplaced` is the node whose CPUs fetched more than two thirds of the
+    uncontended lines, if most of the pages lie on another one. The kernel's region has no pages.
 
     `runs` are its pages, at most `MAX_RUNS` of `runs_in_all` runs, the most fetched. In all runs
-    that lie on another node than the CPUs that fetched most from memory, `misplaced_pages` have
+    that lie on another node than the CPUs that fetched most, `misplaced_pages` have
     `misplaced_lines`.
     """
 
@@ -83,7 +88,7 @@ class RegionAccesses:
     misplaced: int | None
     pages: tuple[int, ...]
     lines: tuple[int, ...]
-    memory: tuple[int, ...]
+    uncontended: tuple[int, ...]
     threads: tuple[ThreadLines, ...]
     runs: tuple[PageRun, ...]
     runs_in_all: int
@@ -163,14 +168,15 @@ def region_titles(regions: Sequence[RegionAccesses]) -> list[tuple[str, str]]:
 
 @dataclass
 class _Fetched:
-    """Lines of a page by the node of the CPU: all, and those from memory."""
+    """Lines of a page by the node of the CPU: all, and the uncontended ones."""
 
     lines: list[int]
-    memory: list[int]
+    uncontended: list[int]
 
     def add(self, more: "_Fetched | PageRun") -> None:
         self.lines = [a + b for a, b in zip(self.lines, more.lines, strict=True)]
-        self.memory = [a + b for a, b in zip(self.memory, more.memory, strict=True)]
+        both = zip(self.uncontended, more.uncontended, strict=True)
+        self.uncontended = [a + b for a, b in both]
 
 
 @dataclass
@@ -183,13 +189,17 @@ class _Sums:
 
 def _with_lines_as_pages(rows: pl.DataFrame) -> pl.DataFrame:
     """Add `touched`, the lines of the page (bits). A line that moved is the `moved`-th line of its
-    page, which may be of another variable than the rest; of others, `moved` is -1."""
+    page, which may be of another variable than the rest; of others, `moved` is -1. Add
+    `uncontended`, the lines without those that moved often: these come from where they are used,
+    wherever their page lies."""
     is_line = pl.col("kind") == LINE
+    often = is_line & (pl.col("moves").sum().over("kind", "line") >= FEWEST_MOVES)
     place = (pl.col("vaddr") % PAGE_BYTES) // LINE_BYTES
     bit = pl.lit(2, pl.UInt64).pow(place.cast(pl.UInt64)).cast(pl.UInt64)
     return rows.filter(pl.col("kind") != MOMENT).with_columns(
         vaddr=pl.col("vaddr") - pl.col("vaddr") % PAGE_BYTES,
         moved=pl.when(is_line).then(place).otherwise(-1),
+        uncontended=pl.when(often).then(0).otherwise(pl.col("lines")),
         touched=pl.when(is_line).then(bit).otherwise(pl.col("written") | pl.col("read")),
     )
 
@@ -199,7 +209,7 @@ def _regions(
 ) -> Iterator[RegionAccesses]:
     keys = ("pid", "vaddr", "moved", "home", "node")
     sums = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("lines", "local", "memory", "stalled_ps").sum(), pl.col("touched").bitwise_or()
+        pl.col("lines", "local", "uncontended", "stalled_ps").sum(), pl.col("touched").bitwise_or()
     )
     masks = {
         (vaddr, moved): touched
@@ -209,15 +219,15 @@ def _regions(
     }
     regions: dict[tuple[int, AddressName], _Sums] = {}
     named: dict[tuple[int, int, int], tuple[int, AddressName]] = {}
-    for pid, vaddr, moved, home, node, fetched, local, memory, stalled_ps, _ in sums.iter_rows():
+    for pid, vaddr, moved, home, node, lines, local, calm, stalled_ps, _ in sums.iter_rows():
         if (pid, vaddr, moved) not in named:
             named[pid, vaddr, moved] = names.of_pid(pid, vaddr, masks[vaddr, moved])
         key = named[pid, vaddr, moved]
         region = regions.setdefault(key, _Sums())
         page = region.pages.setdefault((vaddr, home), _no_lines(threads.nodes))
-        page.lines[node] += fetched
-        page.memory[node] += memory
-        region.threads[pid] = region.threads.get(pid, 0) + fetched
+        page.lines[node] += lines
+        page.uncontended[node] += calm
+        region.threads[pid] = region.threads.get(pid, 0) + lines
         region.stalled_ps += stalled_ps
         region.local += local
     for (tgid, name), region in regions.items():
@@ -251,7 +261,7 @@ def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> 
         None if tgid == UNSEEN else _misplaced(pages, fetched),
         tuple(pages),
         tuple(fetched.lines),
-        tuple(fetched.memory),
+        tuple(fetched.uncontended),
         tuple(ThreadLines(pid, threads.names.get(pid, ""), count) for pid, count in busiest),
         tuple(sorted(most, key=lambda run: run.start)),
         len(runs),
@@ -273,14 +283,14 @@ def _most_used_homes(pages: dict[tuple[int, int], _Fetched]) -> dict[tuple[int, 
 def _misplaced(pages: list[int], fetched: _Fetched) -> int | None:
     home = pages.index(max(pages))
     mostly = 2 * pages[home] > sum(pages)
-    return _wrong_node(home, fetched.lines, fetched.memory) if mostly else None
+    return _wrong_node(home, fetched.lines, fetched.uncontended) if mostly else None
 
 
-def _wrong_node(home: int, lines: Sequence[int], memory: Sequence[int]) -> int | None:
-    """Return the node whose CPUs fetched more than two thirds of the lines from memory, unless it
-    is the home. None where few lines came from memory: those of caches come from where they are."""
-    user = memory.index(max(memory))
-    mostly = 3 * memory[user] > 2 * sum(memory) and _FEW * sum(memory) >= sum(lines)
+def _wrong_node(home: int, lines: Sequence[int], uncontended: Sequence[int]) -> int | None:
+    """Return the node whose CPUs fetched more than two thirds of the uncontended lines, unless it
+    is the home. None where these are few."""
+    user, total = uncontended.index(max(uncontended)), sum(uncontended)
+    mostly = 3 * uncontended[user] > 2 * total and _FEW * total >= sum(lines)
     return user if mostly and user != home else None
 
 
@@ -295,10 +305,12 @@ def _runs(pages: dict[tuple[int, int], _Fetched]) -> Iterator[PageRun]:
             and (home, user) == (run.home, run.lines.index(max(run.lines)))
         ):
             page.add(run)
-            run = PageRun(run.start, run.pages + 1, home, tuple(page.lines), tuple(page.memory))
+            run = PageRun(
+                run.start, run.pages + 1, home, tuple(page.lines), tuple(page.uncontended)
+            )
             continue
         if run is not None:
             yield run
-        run = PageRun(vaddr, 1, home, tuple(page.lines), tuple(page.memory))
+        run = PageRun(vaddr, 1, home, tuple(page.lines), tuple(page.uncontended))
     if run is not None:
         yield run

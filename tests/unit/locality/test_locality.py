@@ -91,7 +91,7 @@ def test_what_runs_beside_the_command_is_not_of_it(trace: Trace, three_nodes: To
     )
     rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (*tasks, 99)]
     place = {"since_ns": 0, "time_ns": 100 * MS, "kind": PAGE, "vaddr": 4096, "line": 1, "node": 1,
-             "home": 0, "lines": 9, "local": 0, "memory": 9, "moves": 0, "stalled_ps": 9,
+             "home": 0, "lines": 9, "local": 0, "moves": 0, "stalled_ps": 9,
              "written": 0, "read": 1}  # fmt: skip
     unsigned = {"written": pl.UInt64, "read": pl.UInt64}
     places = pl.DataFrame(

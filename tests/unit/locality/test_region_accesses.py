@@ -42,7 +42,7 @@ def row(kind: int, vaddr: int, pid: int | None, **values: int) -> dict[str, Any]
     }  # fmt: skip
     row = {**usual, "kind": kind, "vaddr": vaddr, "pid": pid, **values}
     near = row["lines"] if row["node"] == row["home"] else 0
-    return {"memory": row["lines"], "local": near, **row}  # from memory, if nothing else is said
+    return {"local": near, **row}
 
 
 def table(*rows: dict[str, Any]) -> pl.DataFrame:
@@ -107,7 +107,11 @@ def test_a_region_on_the_wrong_node_has_its_variable(names: AddressNames, elf: E
     (region,) = places.regions
     assert (region.name, region.file, region.start) == ("table", "program", start)
     assert (region.pages, region.lines, region.local) == ((5, 1, 0), (2, 0, 18), 2)
-    assert (region.memory, region.misplaced_pages, region.misplaced_lines) == ((2, 0, 18), 6, 20)
+    assert (region.uncontended, region.misplaced_pages, region.misplaced_lines) == (
+        (2, 0, 18),
+        6,
+        20,
+    )
     assert region.misplaced == 2
     assert [thread.lines for thread in region.threads] == [18, 2]
     assert region.runs == (
@@ -172,13 +176,13 @@ def test_only_a_clear_majority_makes_a_wrong_node(
     }
 
 
-@pytest.mark.parametrize(("memory", "misplaced"), [(3, None), (5, 2)])
-def test_lines_of_caches_make_no_wrong_node(
-    names: AddressNames, memory: int, misplaced: int | None
+@pytest.mark.parametrize(("moves", "rest", "misplaced"), [(40, 3, None), (40, 5, 2), (2, 3, 2)])
+def test_lines_that_move_to_and_fro_make_no_wrong_node(
+    names: AddressNames, moves: int, rest: int, misplaced: int | None
 ) -> None:
     rows = [
-        row(LINE, HEAP, 21, node=2, lines=40, memory=0, local=30),
-        row(PAGE, HEAP, 21, node=2, lines=memory),
+        row(LINE, HEAP, 21, node=2, lines=40, local=30, moves=moves),
+        row(PAGE, HEAP, 21, node=2, lines=rest),
     ]
     (region,) = read_places(table(*rows), names, THREADS).regions
     assert (region.local, region.misplaced) == (30, misplaced)
@@ -203,7 +207,7 @@ def test_many_short_runs_are_one_remark(names: AddressNames) -> None:
     (region,) = places.regions
     assert (len(region.runs), region.runs_in_all) == (64, 200)
     text = text_of(places)
-    assert f"  1 page from {HEAP:#x} on node 0: 95 % of the lines from memory went to" in text
+    assert f"  1 page from {HEAP:#x} on node 0: 95 % of the uncontended lines went to" in text
     assert "  100 more pages, with 45 % of the lines, are on other nodes than the CPUs" in text
 
 
@@ -313,7 +317,7 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
         ThreadNames({21: "evil\x1b[31m", 22: "second"}, 3),
     )
     text = text_of(places)
-    assert "  on the wrong node: it lies on node 0, and 100 % of its lines from memory went" in text
+    assert "  on the wrong node: it lies on node 0, and 100 % of its uncontended lines went" in text
     assert f"line {line:#x}, counters (program): false sharing: threads use different" in text
     assert "  second/22 writes 1 byte at counters+1 (8 moves)" in text
     assert "... and 1 regions that took less time to fetch (--json)" in text
