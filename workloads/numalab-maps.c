@@ -9,7 +9,8 @@
  * be written, each after `map `.
  *
  * The process is nobody's child (init takes it), so that the command waits for none that it did not
- * start. It sleeps on the boot CPU, and ends with the command.
+ * start. It stays on the last CPU, where most programs come last, runs only when nobody else wants
+ * that, and ends with the command.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -142,17 +143,29 @@ static void put_moment(int command)
 		written += used;
 }
 
+static void step_aside(void)
+{
+	struct sched_param none = {0};
+	int last = CPU_SETSIZE - 1;
+	cpu_set_t cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	while (last > 0 && !CPU_ISSET(last, &cpus))
+		last--;
+	CPU_ZERO(&cpus);
+	CPU_SET(last, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
 static void follow(int command, const char *marks)
 {
 	int watched = inotify_init1(IN_CLOEXEC), wait_ms = 1;
 	struct pollfd mark = {.fd = watched, .events = POLLIN};
 	char news[4096];
-	cpu_set_t cpus;
 
 	inotify_add_watch(watched, marks, IN_MODIFY);
-	CPU_ZERO(&cpus);
-	CPU_SET(0, &cpus);
-	sched_setaffinity(0, sizeof(cpus), &cpus);
+	step_aside();
 	for (int file = 0; file <= 2; file++)
 		close(file);
 	while (kill(command, 0) == 0) {

@@ -1,8 +1,14 @@
 """A guest whose accesses are counted by region and line: what machine and command get for it."""
 
+import os
 import re
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +19,7 @@ from numalab.process import run
 from numalab.topology.topology import Topology
 from numalab.workload.host_program import GuestCommand
 
+T = TypeVar("T")
 SOURCE = """
 #include <pthread.h>
 static pthread_barrier_t barrier;
@@ -57,3 +64,40 @@ def test_barriers_are_given_by_place_and_code(guest: Machine, program: Path) -> 
     assert all(re.fullmatch(r"[0-9a-f]{1,3}:[0-9a-f]{16,48}", at) for at in machine.places.barriers)
     with pytest.raises(UserError, match="no program or library that goes to the guest has a bar"):
         count_places(guest, None, replace(command, files={"script": b"#!/bin/sh"}), barriers=True)
+
+
+def test_the_recorder_stays_out_of_the_way(guest: Machine, tmp_path: Path) -> None:
+    command = GuestCommand(("true",), "true", {})
+    _, counted = count_places(guest, None, command, barriers=False)
+    recorder, marks = tmp_path / "numalab-maps", tmp_path / "marks"
+    recorder.write_bytes(counted.files["numalab-maps"])
+    recorder.chmod(0o755)
+    marks.touch()
+    words = [recorder, tmp_path / "out", marks, "--", "sleep", "60"]
+    with subprocess.Popen(words) as sleeper:  # it becomes the command
+        try:
+            _until(lambda: sleeper.pid not in _processes(recorder))
+            (beside,) = _processes(recorder)
+            assert _until(lambda: os.sched_getscheduler(beside) == os.SCHED_IDLE)
+            assert os.sched_getaffinity(beside) == {max(os.sched_getaffinity(0))}
+        finally:
+            sleeper.kill()
+
+
+def _processes(program: Path) -> list[int]:
+    """Return the processes that execute a program."""
+    running = []
+    for link in Path("/proc").glob("[0-9]*/exe"):
+        with suppress(OSError):
+            if link.readlink() == program:
+                running.append(int(link.parent.name))
+    return running
+
+
+def _until(ready: Callable[[], T]) -> T:
+    """Wait until a value is true, at most 10 s."""
+    for _ in range(1000):
+        if value := ready():
+            return value
+        time.sleep(0.01)
+    return ready()
