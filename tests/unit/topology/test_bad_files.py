@@ -106,6 +106,21 @@ def test_check_gives_every_broken_rule_of_every_part(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_cache_that_cannot_be_hides_no_rule_of_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    start = 'summary = "x"\nnodes = 2\ncpus = 2\nmemory_mib = 512\nmatrix = [[10,20],[20,10]]\n'
+    file.write_text(f"{start}[memory]\nl1_kib = 128\nllc_kib = 333\nl2_kib = 77\nl2_ns = 200\n")
+    errors = [
+        (error.key, error.message.partition(" KiB")[0]) for error in check_topology_file(file)
+    ]
+    assert errors[:3] == [
+        ("memory.llc_kib", "333"),
+        ("memory.l2_kib", "77"),
+        ("memory.l2_kib", "a second-level cache of 77"),
+    ]
+    assert [key for key, _ in errors[3:]] == ["memory.l2_ns"]
+
+
 def test_check_gives_all_rules_of_a_matrix_a_shape_and_the_memory(tmp_path: Path) -> None:
     file = tmp_path / "wrong.toml"
     start = 'summary = "x"\nnodes = 2\ncpus = 2\nmemory_mib = 64\n'

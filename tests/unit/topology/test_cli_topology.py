@@ -33,6 +33,14 @@ def test_show(golden: Callable[[str, str], None], form: str, name: str) -> None:
     golden(f"topology/{name}.{form}", result.stdout)
 
 
+def test_a_second_level_of_no_size_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    text = 'summary = "x"\nnodes = 2\ncpus = 2\nmemory_mib = 512\nmatrix = [[10,20],[20,10]]\n'
+    file.write_text(f"{text}[memory]\nl2_kib = 0\nl2_ns = 10\n")
+    shown = run("show", str(file)).stdout
+    assert "each CPU: 32 KiB first level, no second level; 2 last-level caches" in shown
+
+
 def test_show_json_and_svg() -> None:
     shown = json.loads(run("show", "ring-4", "--json").stdout)
     assert shown["distances"][1] == [20, 10, 20, 30]

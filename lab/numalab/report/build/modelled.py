@@ -11,7 +11,7 @@ from numalab.results.reader import StoredRun, of_variant
 from numalab.topology.memory.costs import MemoryModel, expected_copy_mb_s
 from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import Topology
-from numalab.topology.view.terminal import matrix_lines
+from numalab.topology.view.terminal import matrix_lines, private_caches
 
 AT_ONCE = 6  # columns of two figures that a terminal has room for
 Expected = Callable[[int, int], float]  # from a node's CPUs to a node's memory
@@ -27,9 +27,8 @@ def model_lines(run: Manifest) -> tuple[str, ...]:
     return (
         f"an instruction in {_instruction_ns(run)} ns, each vCPU {quantum / 1000:g} us before the "
         "others catch up",
-        f"each CPU: {memory.l1.kib} KiB first level, {memory.l2.kib} KiB second level in "
-        f"{memory.l2.hit_ns} ns; {memory.llc_groups} last-level caches of {memory.llc.kib} KiB in "
-        f"{memory.llc.hit_ns} ns",
+        f"{private_caches(memory.l1.kib, memory.l2.kib, memory.l2.hit_ns)}; "
+        f"{memory.llc_groups} last-level caches of {memory.llc.kib} KiB in {memory.llc.hit_ns} ns",
         *_matrix("latency [ns], from a node's CPUs (row) to a node's memory", memory.latency_ns),
         *_matrix("bandwidth [MB/s]", memory.bandwidth_mb_s),
         *_interrupts(memory),

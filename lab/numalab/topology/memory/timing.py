@@ -83,10 +83,12 @@ def _broken_memory(topology: Topology, *, known_distances: bool) -> Iterator[Rul
         yield from broken
     llc, broken = _tried(lambda: _llc(topology))
     yield from broken
-    if llc is not None:
-        l2, broken = _tried(lambda: _l2(topology, llc))
-        yield from broken
-        yield from _broken_levels(topology, latency, l2, llc)
+    # The rules that follow look at the next smaller cache that there can be.
+    last = llc or _cache("", _llc_kib(topology), keys.llc_ns or LLC_NS, exact=False)
+    l2, broken = _tried(lambda: _l2(topology, last))
+    yield from broken
+    second = l2 or _cache("", keys.l2_kib or 0, keys.l2_ns or L2_NS, exact=False)
+    yield from _broken_levels(topology, latency, second, last)
     if latency is not None and known_distances:
         table = latency
         yield from _tried(lambda: _servers(topology, table))[1]
@@ -144,23 +146,24 @@ def _hmat_latencies(topology: Topology) -> dict[Link, int]:
 
 
 def _broken_levels(
-    topology: Topology, latency: Matrix | None, l2: Cache | None, llc: Cache
+    topology: Topology, latency: Matrix | None, l2: Cache, llc: Cache
 ) -> Iterator[RuleBroken]:
     """Check that each cache level is larger and slower than the level before it."""
-    l1_kib = topology.memory.l1_kib or L1_KIB
-    if l1_kib > llc.kib:
+    keys = topology.memory
+    l1_kib, l2_kib, llc_kib = keys.l1_kib or L1_KIB, keys.l2_kib or l2.kib, keys.llc_kib or llc.kib
+    if l1_kib > llc_kib:
         yield RuleBroken(
             "memory.l1_kib",
             f"a first-level cache of {l1_kib} KiB is larger than the last-level cache of "
-            f"{llc.kib} KiB, which includes it",
+            f"{llc_kib} KiB, which includes it",
         )
-    if l2 is not None and 0 < l2.kib < l1_kib:
+    if 0 < l2_kib < l1_kib:
         yield RuleBroken(
             "memory.l2_kib",
-            f"a second-level cache of {l2.kib} KiB is smaller than the first level of "
+            f"a second-level cache of {l2_kib} KiB is smaller than the first level of "
             f"{l1_kib} KiB; 0 is none",
         )
-    if l2 is not None and l2.sets and l2.hit_ns > llc.hit_ns:
+    if l2.sets and l2.hit_ns > llc.hit_ns:
         yield RuleBroken(
             "memory.l2_ns",
             f"a hit in the second level takes {l2.hit_ns} ns, "
@@ -183,12 +186,15 @@ def _groups(topology: Topology) -> tuple[int, ...]:
     return tuple(topology.packaging.die_of(cpu) for cpu in cpus)
 
 
+def _llc_kib(topology: Topology) -> int:
+    groups, memory_kib = len(set(_groups(topology))), topology.memory_mib * 1024
+    return topology.memory.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
+
+
 def _llc(topology: Topology) -> Cache:
-    keys = topology.memory
+    keys, kib = topology.memory, _llc_kib(topology)
     groups = len(set(_groups(topology)))
-    memory_kib = topology.memory_mib * 1024
-    kib = keys.llc_kib or max(memory_kib // groups // LLC_OF_MEMORY, 2 * L1_KIB)
-    if kib * groups > memory_kib:
+    if kib * groups > topology.memory_mib * 1024:
         raise RuleBroken(
             "memory.llc_kib",
             f"{groups} last-level caches of {kib} KiB are more than the memory of "

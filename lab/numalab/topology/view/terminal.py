@@ -58,12 +58,18 @@ def _modelled(topology: Topology) -> list[str]:
     bandwidth = [[f"{model.bandwidth_mb_s(a, b):.0f}" for b in nodes] for a in near]
     return [
         "in timed mode (modelled):",
-        f"  each CPU: {model.l1.kib} KiB first level, {model.l2.kib} KiB second level in "
-        f"{model.l2.hit_ns} ns; {counted(len(set(model.groups)), 'last-level cache')} of "
+        f"  {private_caches(model.l1.kib, model.l2.kib, model.l2.hit_ns)}; "
+        f"{counted(len(set(model.groups)), 'last-level cache')} of "
         f"{model.llc.kib} KiB in {model.llc.hit_ns} ns",
         *(f"  {line}" for line in matrix_lines("latency, ns", near, latency)),
         *(f"  {line}" for line in matrix_lines("bandwidth, MB/s", near, bandwidth)),
     ]
+
+
+def private_caches(l1_kib: int, l2_kib: int, l2_ns: int) -> str:
+    """Describe the caches of a CPU; a second level of 0 KiB is none."""
+    second = f"{l2_kib} KiB second level in {l2_ns} ns" if l2_kib else "no second level"
+    return f"each CPU: {l1_kib} KiB first level, {second}"
 
 
 def matrix_lines(
