@@ -49,7 +49,7 @@ Image = Annotated[
     ),
 ]
 Cmdline = Annotated[list[str] | None, typer.Option(help="Kernel parameter to add; repeatable.")]
-Seed = Annotated[int, typer.Option(help="Seed of the run (mode icount).")]
+Seed = Annotated[int, typer.Option(help="Seed of the run (not kvm).")]
 Cold = Annotated[
     bool, typer.Option("--cold", help="Boot every guest, even if there is a saved one.")
 ]
