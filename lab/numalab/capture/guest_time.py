@@ -180,8 +180,11 @@ def _candidates(
 def _peak(
     x: _Floats, late: _Floats, rates: Sequence[float], width: int, bins: int
 ) -> tuple[float, float]:
-    """Return the rate and offset of the line with most pairs, within `bins` bins of `width` ns."""
-    best = (-1, 0.0, 0.0)
+    """Return the rate and offset of the line with most pairs, within `bins` bins of `width` ns.
+
+    In a short recording many rates have as many: the clocks then run alike, as far as one can tell.
+    """
+    best = (-1, 0.0, 0.0, 0.0)
     for rate in rates:
         places, counts = np.unique(np.floor((late - rate * x) / width), return_counts=True)
         in_row = counts.copy()
@@ -190,8 +193,9 @@ def _peak(
             nearest = np.minimum(follows, len(places) - 1)
             in_row += np.where(places[nearest] == places + further, counts[nearest], 0)
         most = int(np.argmax(in_row))
-        best = max(best, (int(in_row[most]), rate, float((places[most] + bins / 2) * width)))
-    return best[1], best[2]
+        offset = float((places[most] + bins / 2) * width)
+        best = max(best, (int(in_row[most]), -abs(rate), rate, offset))
+    return best[2], best[3]
 
 
 def _met(since: _Ints, traced: _Ints, clock: GuestTime) -> int:

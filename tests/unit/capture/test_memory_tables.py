@@ -79,7 +79,7 @@ def test_a_table_that_was_not_finished_has_the_rows_that_are_there(
         ({5: 1 << 60}, 0, "it is cut short"),
         ({0: 7}, 0, "it does not begin as such a table does"),
         ({}, 10_000, "it does not begin as such a table does"),
-        ({1: 1}, 0, "version 1 with 23 columns and 4 nodes, not version 3"),
+        ({1: 1}, 0, "version 1 with 23 columns and 4 nodes, not version 4"),
         ({2: 0}, 0, "0 columns"),
         ({3: 8}, 0, "8 nodes"),
         ({4: 0}, 0, "slices of 0 ns"),
@@ -221,3 +221,12 @@ def test_tables_of_another_recording_are_joined_to_no_time(
     without = join_tables(tables, events.select("time_ns", "cpu", "event"))
     assert without.traffic["start_ns"].null_count() == 1
     assert find_guest_time({}, {}) is None
+
+
+def test_the_clocks_of_a_short_recording_run_alike() -> None:
+    times = 2_000_000_000 + np.sort(np.random.default_rng(3).integers(0, 150_000_000, 20))
+    late = np.random.default_rng(4).integers(1_000, 8_000, 20)
+    clock = find_guest_time({0: times + 174_000_000 + late}, {0: times})
+    assert clock is not None
+    assert np.abs(clock.of_trace(times) - times - 174_000_000 - late).max() < 20_000
+    assert abs(clock.rate - 1) <= 40e-6
