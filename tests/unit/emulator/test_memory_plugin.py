@@ -347,7 +347,7 @@ def test_the_oracle_counts_by_task_cpu_and_node(
     core.load(0, 1)
     core.finish()
     header, rows = read_table(files[0])
-    assert header[1:6].tolist() == [3, 11 + 3 * NODES, NODES, 1_000_000, 4]
+    assert header[1:6].tolist() == [4, 11 + 3 * NODES, NODES, 1_000_000, 4]
     by_key = {(row[0], row[1], row[2]): row for row in rows.tolist()}
     first = by_key[0, 0, 0xAA]
     assert first[9:15] == [10, 10, 0, 10, 0, 0]
