@@ -73,7 +73,7 @@ def test_the_recorder_stays_out_of_the_way(guest: Machine, tmp_path: Path) -> No
     recorder.write_bytes(counted.files["numalab-maps"])
     recorder.chmod(0o755)
     marks.touch()
-    words = [recorder, tmp_path / "out", marks, "--", "sleep", "60"]
+    words: list[str | Path] = [recorder, tmp_path / "out", marks, "--", "sleep", "60"]
     with subprocess.Popen(words) as sleeper:  # it becomes the command
         try:
             _until(lambda: sleeper.pid not in _processes(recorder))
