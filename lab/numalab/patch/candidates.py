@@ -106,16 +106,21 @@ def find_candidates(
     """Return the measures that seem to differ most, at most 8, and 2 of a cell.
 
     Measures with a better direction come first, of them the headlines. A cell without a clear
-    difference may have one vague candidate, after all clear ones. This is a choice and no
-    test: only fresh runs decide (`numalab.statistics.sequential`). A continued experiment has some
-    already; so runs with a seed above `last_seed` are left out.
+    difference of such a measure may have one vague candidate, after all clear ones. This is a
+    choice and no test: only fresh runs decide (`numalab.statistics.sequential`). A continued
+    experiment has some already; so runs with a seed above `last_seed` are left out.
     """
-    chosen: list[Candidate] = []
-    for cell in cells:
-        clear = differing(runs, cell, last_seed)
-        vague = () if clear else differing(runs, cell, last_seed, least=_VAGUE)
-        chosen += [*sorted(clear, key=_rank)[:_MOST_IN_CELL], *sorted(vague, key=_rank)[:1]]
+    chosen = [item for cell in cells for item in _candidates_of(runs, cell, last_seed)]
     return tuple(sorted(chosen, key=lambda item: (item.clear < _CLEAR, _rank(item)))[:_MOST])
+
+
+def _candidates_of(runs: Iterable[StoredRun], cell: Cell, last_seed: int) -> list[Candidate]:
+    """Return the candidates of a cell. A clear one that is neither better nor worse hides none."""
+    every = sorted(differing(runs, cell, last_seed, least=_VAGUE), key=_rank)
+    clear = [item for item in every if item.clear >= _CLEAR]
+    if clear and clear[0].info.direction is not Direction.NONE:
+        return clear[:_MOST_IN_CELL]
+    return [*every[:1], *(item for item in clear if item is not every[0])][:_MOST_IN_CELL]
 
 
 def differing(

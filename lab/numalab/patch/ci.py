@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 from numalab.patch.standard import PATCHED
 from numalab.patch.text import case_lines, change_line, headline, reach_summary
-from numalab.patch.verdict import PatchVerdict
+from numalab.patch.verdict import PatchVerdict, Word
 from numalab.report.formats.annotations import Problem
 from numalab.report.formats.junit import xml_text
 from numalab.units import counted
 
-_NOT_JUDGED = ("only hunted", "not reached", "no code", "not compiled", "same code", "undecided")
+_NOT_JUDGED: frozenset[Word] = frozenset({
+    "only hunted", "not reached", "no code", "not compiled", "same code", "undecided", "may differ",
+})  # fmt: skip
 
 
 def render_patch_junit(verdict: PatchVerdict) -> str:

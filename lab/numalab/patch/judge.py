@@ -22,7 +22,7 @@ from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
-from numalab.patch.screening import SLOWER
+from numalab.patch.screening import SLOWER, ran_in_boot
 from numalab.patch.standard import BASELINE, PATCHED, Experiment, plan_experiment
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
@@ -31,6 +31,7 @@ from numalab.patch.verdict import (
     changes_of,
     lost_of,
     smallest_cell,
+    standing_out,
     unchanged_of,
     undecided_of,
     untested_of,
@@ -282,6 +283,7 @@ def _judged(
         share=share,
         reports=reports,
         undecided=undecided,
+        stands_out=bool(standing_out(outcome, study.plan.cells)),
         only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
         nothing_ran=nothing_ran,
         tried=bool(outcome.unreached),
@@ -316,6 +318,11 @@ def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator
             yield f"{runs_of(len(ends))} of the {variant} kernel failed: {reason}"
     once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
     yield from (f"{report}; more runs decide" for report in once)
+    if ran_in_boot(read_reaches(outcome.counted)):
+        yield (
+            "changed lines ran equally often in each run, as code of the boot does; the runs of a"
+            " machine share one boot"
+        )
     if outcome.unreached:
         skipped = counted(len(outcome.unreached), "cell")
         yield f"no changed line ran in {skipped}; one run of each kernel there"

@@ -63,6 +63,19 @@ def _executions(reach: RunReach) -> int:
     return count or int(any(line.state == "unknown" for line in lines))
 
 
+def ran_in_boot(counted: Iterable[tuple[Cell, RunReach]]) -> bool:
+    """Whether changed lines ran, and equally often in each of several runs of a machine and kernel.
+
+    The seed varies what happens after the boot (decision 23), so that such lines ran before.
+    """
+    of_machines: dict[tuple[str, str], list[tuple[int, ...]]] = {}
+    for cell, reach in counted:
+        executions = tuple(line.executions for line in reach.changed)
+        of_machines.setdefault((cell.topology, reach.side), []).append(executions)
+    ran = [counts for counts in of_machines.values() if any(map(sum, counts))]
+    return bool(ran) and all(len(counts) > 1 and len(set(counts)) == 1 for counts in ran)
+
+
 def lacks_seeds(
     runs: Iterable[PlannedRun], reached: Collection[Cell], ended: Collection[str]
 ) -> bool:

@@ -20,7 +20,7 @@ from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
-_MOST_UNCHANGED = 4
+_MOST_UNCHANGED = {False: 6, True: 4}  # with changes above them
 _MOST_OF_A_KIND = 4
 _MOST_LINES_OF_REACH = 3
 _HEADLINES: dict[Word, str] = {
@@ -28,6 +28,7 @@ _HEADLINES: dict[Word, str] = {
     "improved": "improvement, no regression found",
     "changed": "behaviour changed, neither better nor worse",
     "no change found": "no change found",
+    "may differ": "undecided: measures differ that no fresh runs tested",
     "only hunted": "no regression found; only the hunt ran changed lines, so no load is compared",
     "not reached": "not reached: no changed line ran",
     "no code": "no changed line has code: both kernels are the same",
@@ -72,12 +73,13 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     if verdict.undecided:
         yield [f"UNDECIDED (the same command adds runs)  {_few(verdict.undecided)}"]
     if verdict.untested:
-        yield [f"MAY DIFFER (in the first runs; not tested)  {_few(verdict.untested)}"]
+        yield [f"MAY DIFFER (not tested by fresh runs)  {_few(verdict.untested)}"]
     if verdict.unchanged:
         yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
-        more = len(verdict.unchanged) - _MOST_UNCHANGED
+        most = _MOST_UNCHANGED[bool(verdict.changes)]
+        more = len(verdict.unchanged) - most
         rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []
-        yield [*map(unchanged_line, verdict.unchanged[:_MOST_UNCHANGED]), *rest]
+        yield [*map(unchanged_line, verdict.unchanged[:most]), *rest]
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
 
 

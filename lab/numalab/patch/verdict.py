@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from statistics import median
+from statistics import fmean, median
 from typing import Literal, get_args
 
 from numalab.measure import MeasureKind
@@ -26,14 +26,16 @@ from numalab.patch.warned import KernelReport
 from numalab.reach.model import PatchReach, Side
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
-from numalab.statistics.comparison import smallest_effect
-from numalab.statistics.sequential import LOOKS
+from numalab.statistics.comparison import FEWEST, LEVEL, rank_p, smallest_effect
+from numalab.statistics.sequential import LOOKS, FreshSample
+from numalab.statistics.summary import numbers
 
 Word = Literal[
     "regressed",
     "improved",
     "changed",
     "no change found",
+    "may differ",
     "only hunted",
     "not reached",
     "no code",
@@ -42,6 +44,7 @@ Word = Literal[
     "undecided",
 ]
 
+_WORST_FIRST: tuple[Went, ...] = ("regressed", "improved", "changed")
 _OF_CELLS = re.compile(r" --(?:topologies|workloads)[ =]('[^']*'|\S)+")
 _ENOUGH = 0.5  # of the cells: else "no change" would be said of what hardly anybody looked at
 _CLOSE = 0.05  # a p value below it, of a measure that more runs may decide
@@ -167,8 +170,9 @@ class PatchVerdict:
 def changes_of(outcome: ExperimentOutcome) -> tuple[MeasureChange, ...]:
     """Return the shown changes of an experiment that are large enough, by kind and size."""
     changes = [change for decided in outcome.decided if (change := _change(decided)) is not None]
-    order = {"regressed": 0, "improved": 1, "changed": 2}
-    return tuple(sorted(changes, key=lambda change: (order[change.went], change.p_value)))
+    return tuple(
+        sorted(changes, key=lambda change: (_WORST_FIRST.index(change.went), change.p_value))
+    )
 
 
 def _change(decided: DecidedCandidate) -> MeasureChange | None:
@@ -206,23 +210,50 @@ def unchanged_of(
     Those that may differ are left out (`undecided_of`, `untested_of`).
     """
     differ = {(change.machine, change.load, change.measure) for change in changes}
-    for cell, name in (*_undecided(outcome), *_untested(outcome, cells)):
+    left = (*_undecided(outcome), *_untested(outcome, cells), *standing_out(outcome, cells))
+    for cell, name in left:
         differ.add((cell.topology, cell.label, name))
     return tuple(_unchanged(outcome.first_runs(), cells, differ))
 
 
 def untested_of(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return the headline measures that seem to differ, and that fresh runs did not test."""
-    return tuple(f"{name} in {cell}" for cell, name in _untested(outcome, cells))
+    """Return the headline measures that seem to differ, and others that do (`standing_out`).
+
+    Fresh runs tested none of them.
+    """
+    seeming = [*_untested(outcome, cells), *standing_out(outcome, cells)]
+    return tuple(dict.fromkeys(f"{name} in {cell}" for cell, name in seeming))
 
 
 def _untested(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[tuple[Cell, str]]:
-    tested = {(row.candidate.cell, row.candidate.info.name) for row in outcome.decided}
+    tested = _tested(outcome)
     for cell in cells:
         for candidate in differing(outcome.runs, cell, outcome.screened):
             name = candidate.info.name
             if name in HEADLINES and (cell, name) not in tested:
                 yield cell, name
+
+
+def standing_out(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[tuple[Cell, str], ...]:
+    """Return the measures that no fresh run tested, and that differ by the runs of all seeds.
+
+    By the rank sum test, corrected for all measures of all cells (Bonferroni). They are no shown
+    change: the number of runs followed other measures.
+    """
+    infos, tested, different = judged(outcome.runs), _tested(outcome), list[tuple[Cell, str]]()
+    for cell in cells:
+        for info in infos:
+            sides = sample(outcome.runs, cell, info.name)
+            p_value = rank_p(sides.before, sides.after) if sides.fewest >= FEWEST else 1.0
+            corrected = p_value * len(infos) * len(cells)
+            notable = corrected < LEVEL and is_notable(compare(sides), info.unit)
+            if notable and (cell, info.name) not in tested:
+                different.append((cell, info.name))
+    return tuple(different)
+
+
+def _tested(outcome: ExperimentOutcome) -> set[tuple[Cell, str]]:
+    return {(row.candidate.cell, row.candidate.info.name) for row in outcome.decided}
 
 
 def _unchanged(
@@ -238,9 +269,17 @@ def _unchanged(
             effect = smallest_effect(sides.before, sides.after, runs=sides.fewest, family=_FAMILY)
             if effect is None or (cell.topology, cell.label, name) in shown:
                 continue
+            if infos[name].unit == "%" and not _is_possible(effect, sides):
+                continue
             effects.append(max(effect, least_effect(compare(sides), infos[name].unit)))
         if effects:
             yield Unchanged(name, infos[name].unit, len(effects), median(effects), max(effects))
+
+
+def _is_possible(effect: float, sides: FreshSample) -> bool:
+    """Return whether a share of 0 to 100 % can change by so many points."""
+    mean = fmean(numbers(sides.before))
+    return effect <= max(mean, 100.0 - mean)
 
 
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
@@ -263,13 +302,15 @@ def word_of(
     share: float,
     reports: Sequence[KernelReport] = (),
     undecided: Sequence[str] = (),
+    stands_out: bool = False,
     only_hunted: bool = False,
     nothing_ran: bool = False,
     tried: bool = True,
 ) -> Word:
     """Return the verdict in a word; a regression counts more than an improvement.
 
-    `share` of the cells in which changed code may run were compared. `only_hunted`: no load of the
+    `share` of the cells in which changed code may run were compared. `stands_out`: measures that
+    were not tested differ (`standing_out`). `only_hunted`: no load of the
     experiment executed a changed line; `nothing_ran`: the hunt did not, either. `tried`: a cell has
     runs of both kernels.
     """
@@ -278,15 +319,16 @@ def word_of(
     kinds = {change.went for change in changes}
     sides = {report.side for report in reports} | ({lost.side} if lost is not None else set())
     kinds |= {"regressed" if side == PATCHED else "improved" for side in sides}
-    if hunt.case is not None or "regressed" in kinds:
+    if hunt.case is not None:
         return "regressed"
-    if "improved" in kinds:
-        return "improved"
-    if "changed" in kinds:
-        return "changed"
+    for word in _WORST_FIRST:
+        if word in kinds:
+            return word
     if only_hunted and hunt.machines:
         return "only hunted"
-    return "no change found" if share >= _ENOUGH and not undecided else "undecided"
+    if share < _ENOUGH or undecided:
+        return "undecided"
+    return "may differ" if stands_out else "no change found"
 
 
 def undecided_of(outcome: ExperimentOutcome) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def test_the_lines_of_pages_add_up_to_those_of_the_nodes(core: Counted) -> None:
         of_node = pages.filter(pl.col("node") == node)
         counts = tables.counts.filter(pl.col("node") == node)
         assert of_node["lines"].sum() == sum(counts[name].sum() for name in (*memory, *cached))
-        own = counts[f"memory_{node}"].sum() + counts[f"cache_{node}"].sum()
+        own = sum(counts[f"{kind}_{node}"].sum() for kind in ("memory", "cache"))
         assert of_node["local"].sum() == own
     stalled = int(tables.counts["stalled_ps"].sum())
     assert 0.8 * stalled < int(pages["stalled_ps"].sum()) <= stalled  # without hits in caches

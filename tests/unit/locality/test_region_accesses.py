@@ -254,8 +254,8 @@ def test_a_thread_that_was_never_seen_is_of_the_process_of_its_name(names: Addre
 
 
 def test_regions_of_several_processes_have_these(names: AddressNames) -> None:
-    (one,) = names.processes
-    several = replace(names, processes=(one, ProcessMaps(30, {30}, one.snapshots)))
+    (first,) = names.processes
+    several = replace(names, processes=(first, ProcessMaps(30, {30}, first.snapshots)))
     rows = [row(PAGE, HEAP, pid, lines=9) for pid in (21, 30)]
     rows.append(row(PAGE, STACK, 30, stalled_ps=1))
     text = text_of(read_places(table(*rows), several, THREADS))

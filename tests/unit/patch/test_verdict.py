@@ -39,6 +39,7 @@ from numalab.patch.verdict import (
     changes_of,
     lost_of,
     smallest_cell,
+    standing_out,
     unchanged_of,
     undecided_of,
     untested_of,
@@ -117,6 +118,53 @@ def test_a_cell_without_a_clear_difference_has_one_vague_candidate() -> None:
         for run, value in zip(runs([10, 11, 9], [40, 41, 39]), vague_values, strict=True)
     ]
     assert find_candidates(both, [CELL], last_seed=4) == (clear,)
+
+
+def test_a_counter_that_differs_hides_no_vague_change_for_the_worse() -> None:
+    """A migration that fails half of the time: 1, 1, 1 failures, and more costs."""
+    vague = runs([84.3, 62.0, 83.1], [41.35, 41.37, 41.41])
+    info = replace(vague[0].measures["m"].info, name="failed", direction=Direction.NONE)
+    both = [
+        replace(run, measures={**run.measures, "failed": Measure(info, value)})
+        for run, value in zip(vague, [1, 2, 1, 10, 11, 10], strict=True)
+    ]
+    names = [item.info.name for item in find_candidates(both, [CELL], last_seed=4)]
+    assert sorted(names) == ["failed", "m"]
+
+
+def test_what_was_not_tested_and_stands_out_is_no_absence_of_change() -> None:
+    stored = runs([10.0 + seed % 5 for seed in range(15)], [40.0 + seed % 5 for seed in range(15)])
+    experiment = ExperimentOutcome(tuple(stored), 3, (), (), time_over=False)
+    assert standing_out(experiment, [CELL]) == ((CELL, "m"),)
+    assert untested_of(experiment, [CELL]) == (f"m in {CELL}",)
+    alike = runs([10.0 + seed % 5 for seed in range(15)], [10.0 + seed % 4 for seed in range(15)])
+    assert standing_out(replace(experiment, runs=tuple(alike)), [CELL]) == ()
+    three = replace(experiment, runs=tuple(runs([10, 11, 9], [40, 41, 39])))
+    assert standing_out(three, [CELL]) == (), "three runs may differ by chance"
+    word = word_of((), None, HuntOutcome(), share=1.0, stands_out=True)
+    assert word == "may differ"
+    text = render_verdict(verdict([], word=word, untested=("m in ring-2, w",)))
+    assert text.startswith("verdict    undecided: measures differ that no fresh runs tested\n")
+    suite = ET.fromstring(render_patch_junit(verdict([], word=word)))[0]
+    assert suite.get("skipped") == "1"
+
+
+def test_a_share_cannot_change_by_more_than_there_is() -> None:
+    name = "numa_local_faults"
+    for values, possible in (
+        (([10, 90, 50], [5, 95, 50]), False),
+        (([49, 50, 51], [49, 50, 51]), True),
+    ):
+        stored = [
+            replace(
+                run,
+                measures={name: replace(m, info=replace(m.info, name=name))},
+            )
+            for run in runs(*values)
+            for m in run.measures.values()
+        ]
+        experiment = ExperimentOutcome(tuple(stored), 3, (), (), time_over=False)
+        assert bool(unchanged_of(experiment, [CELL], ())) is possible
 
 
 def test_runs_that_decide_do_not_choose_the_candidates() -> None:
@@ -231,7 +279,7 @@ def test_a_measure_that_seems_to_differ_is_not_called_unchanged() -> None:
     names = {row.measure for row in unchanged_of(experiment, [CELL], ())}
     assert untested.removesuffix(" in ring-2, w") not in names
     whole = verdict([], untested=(untested,))
-    assert f"MAY DIFFER (in the first runs; not tested)  {untested}\n" in render_verdict(whole)
+    assert f"MAY DIFFER (not tested by fresh runs)  {untested}\n" in render_verdict(whole)
     assert f"Not tested: {untested}." in render_reply(whole)
 
 
