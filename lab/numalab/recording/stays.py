@@ -2,15 +2,16 @@
 
 Events move a task from one state to the next:
 
-- sched_wakeup and sched_wakeup_new make it runnable on target_cpu.
+- sched_wakeup makes it runnable on target_cpu; so does sched_wakeup_new, with which a task begins.
 - sched_switch makes the next task runnable on the event's CPU. The previous task stays runnable if
-  its state shows that it was preempted; else it sleeps or is dead.
+  its state shows that it was preempted; else it sleeps or is dead, and then it has no more stays.
 - sched_migrate_task moves it to dest_cpu at once, asleep or runnable. The kernel reports it in
   set_task_cpu(), between two queues: a task in flight counts as arrived, not as idle time.
 
 The first mention of a task proves its state before: sched_switch that it was runnable on that CPU
-since the recording began, a wake-up that it was asleep, a migration nothing, so the next event
-decides. After lost events on its CPU a task keeps its state only if its next event confirms it.
+since the recording began, sched_wakeup that it was asleep, sched_wakeup_new that it did not exist,
+a migration nothing, so the next event decides. After lost events on its CPU a task keeps its state
+only if its next event confirms it.
 """
 
 import polars as pl
@@ -20,6 +21,7 @@ from numalab.recording.window import Window, clip, gaps
 # prev_state holds the sleeping state's bits below TASK_REPORT_MAX (0x100, which is set for a task
 # that was preempted): __trace_sched_switch_state() in include/trace/events/sched.h, Linux 4.14 on.
 SLEEPING_BITS = 0xFF
+DEAD_BITS = 0x30  # EXIT_DEAD and EXIT_ZOMBIE
 
 _STAY = {
     "pid": pl.Int32,
@@ -49,6 +51,8 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
             from_cpu="cpu",
             before="runnable",
             after="runnable",
+            born=pl.lit(False),
+            dead=pl.lit(False),
         )
         mentions = pl.concat(
             [before.select(_SIGHTING), *([] if mentions.is_empty() else [mentions])]
@@ -71,8 +75,10 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
         end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
         runnable=pl.col("runnable").fill_null(value=False),
         borne_out=pl.col("was").shift(-1).over("pid").fill_null(value=False),
-    )
-    start = mentions.filter(pl.int_range(pl.len()).over("pid") == 0).select(
+        dead="dead",
+    ).filter(~pl.col("dead"))
+    first_mentions = mentions.filter(pl.int_range(pl.len()).over("pid") == 0)
+    start = first_mentions.filter(~pl.col("born")).select(
         "pid",
         "comm",
         cpu="from_cpu",
@@ -81,7 +87,7 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
         runnable=pl.col("was").fill_null(value=False),
         borne_out=pl.lit(True),
     )
-    whole = _cut_at_gaps(pl.concat([start, later]), gaps(events))
+    whole = _cut_at_gaps(pl.concat([start, later.drop("dead")]), gaps(events))
     return clip(whole.select(list(_STAY)), window).sort("pid", "start_ns")
 
 
@@ -116,14 +122,17 @@ def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.D
     )
 
 
-_SIGHTING = ("time_ns", "order", "pid", "comm", "cpu", "from_cpu", "before", "after")
+_SIGHTING = (
+    *("time_ns", "order", "pid", "comm", "cpu", "from_cpu"),
+    *("before", "after", "born", "dead"),
+)
 
 
 def sightings(events: pl.DataFrame) -> pl.DataFrame:
-    """Return every mention of a task: time_ns, order, pid, comm, cpu, from_cpu, before, after.
+    """Return every mention of a task, in the columns of `_SIGHTING`.
 
     `before` and `after`: whether it was runnable up to the mention and from it on; null for
-    unknown.
+    unknown. `born` and `dead`: whether it did not exist before, or does not run any more.
     """
     # From 1 on: what was before the first event comes before it.
     rows = events.with_row_index("order", offset=1)
@@ -132,15 +141,18 @@ def sightings(events: pl.DataFrame) -> pl.DataFrame:
     parts = []
     if {"prev_pid", "next_pid", "prev_state"} <= columns:
         switches = rows.filter(pl.col("event") == "sched_switch")
-        awake = (pl.col("prev_state") & SLEEPING_BITS) == 0
+        awake, dead = ((pl.col("prev_state") & bits) for bits in (SLEEPING_BITS, DEAD_BITS))
         yes = pl.lit(True)
         at = {"cpu": cpu, "from_cpu": cpu, "before": yes}
-        parts.append(_mention(switches, "prev", **at, after=awake))
+        ended = (dead != 0).fill_null(value=False)
+        parts.append(_mention(switches, "prev", **at, after=awake == 0, dead=ended))
         parts.append(_mention(switches, "next", **at, after=yes))
     if "target_cpu" in columns:
         wakings = rows.filter(pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"]))
         to, no = pl.col("target_cpu"), pl.lit(False)
-        parts.append(_mention(wakings, "event", cpu=to, from_cpu=to, before=no, after=~no))
+        at = {"cpu": to, "from_cpu": to, "before": no, "after": ~no}
+        born = pl.col("event") == "sched_wakeup_new"
+        parts.append(_mention(wakings, "event", **at, born=born))
     if {"orig_cpu", "dest_cpu"} <= columns:
         moves = rows.filter(pl.col("event") == "sched_migrate_task")
         to, origin, unproved = pl.col("dest_cpu"), pl.col("orig_cpu"), pl.lit(None, pl.Boolean)
@@ -162,6 +174,8 @@ def _mention(rows: pl.DataFrame, task: str, **proved: pl.Expr) -> pl.DataFrame:
         from_cpu=proved["from_cpu"].cast(pl.Int16),
         before=proved["before"],
         after=proved["after"],
+        born=proved.get("born", pl.lit(False)),
+        dead=proved.get("dead", pl.lit(False)),
     )
 
 

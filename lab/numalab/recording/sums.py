@@ -67,7 +67,7 @@ def event_chunks(
         stayed = stays(part, Window(since, until + 1), held)
         yield _chunk(part, inside, cpus, clip(stayed, inside))
         running = _running_after(part)
-        held = stayed.group_by("pid").agg(pl.all().last()).select(_HELD)
+        held = stayed.filter(pl.col("end_ns") > until).select(_HELD)
 
 
 def _chunk(
@@ -134,13 +134,14 @@ def _at_the_beginning(
                 pl.col("comm").first(),
                 pl.col("from_cpu").first(),
                 runnable=pl.col("before").drop_nulls().first(),
+                born=pl.col("born").first(),
             )
             tasks = _earliest(tasks, now, "pid")
     if not running.is_empty():
         running = running.filter(pl.col("event") == "sched_switch").select(
             "cpu", "node", next_pid="prev_pid", next_comm="prev_comm"
         )
-    held = tasks.select(
+    held = tasks.filter(~pl.col("born")).select(
         "pid", "comm", cpu="from_cpu", runnable=pl.col("runnable").fill_null(value=False)
     )
     return running, held

@@ -96,6 +96,26 @@ def test_a_task_that_exits_is_gone(trace: Trace) -> None:
     assert lengths(events, 0, Window(0, 20)) == [(0, 10, 1), (10, 20, 0)]
 
 
+def test_a_task_begins_with_its_first_wake_up_and_ends_with_its_death(trace: Trace) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.wakeup(10, "child:1", 1, new=True),
+        trace.switch(12, 1, "idle", "child:1"),
+        trace.switch(20, 1, "child:1", "idle", 0x20),  # Z: a zombie
+        trace.wakeup(30, "later:1", 0, new=True),  # of the same number
+        trace.wakeup(35, "old:2", 0),
+        trace.mark(40, "x"),
+    )
+    stayed = stays(events, Window(0, 40)).select("pid", "comm", "cpu", "start_ns", "end_ns")
+    assert stayed.rows() == [
+        (1, "child", 1, 10, 12),
+        (1, "child", 1, 12, 20),
+        (1, "later", 0, 30, 40),
+        (2, "old", 0, 0, 35),
+        (2, "old", 0, 35, 40),
+    ]
+
+
 def test_the_idle_task_does_not_wait(trace: Trace) -> None:
     events = trace.table(trace.switch(0, 0, "idle", "a:1"), trace.switch(9, 0, "a:1", "idle", 1))
     assert stays(events, Window(0, 20))["pid"].unique().to_list() == [1]

@@ -77,6 +77,26 @@ def test_where_tasks_were_last(trace: Trace, rows: int) -> None:
     assert (final[1], final[2]) == (1, 0)
 
 
+@pytest.mark.parametrize("rows", [100, 3, 2, 1])
+def test_tasks_of_another_time_were_last_nowhere(trace: Trace, rows: int) -> None:
+    """A task that ended in the window counts where it did, one that ended before it does not."""
+    table = trace.table(
+        trace.wakeup(0, "lives:9", 1),
+        trace.switch(1 * MS, 0, "early:3", "b:2", 0x10),
+        trace.switch(6 * MS, 0, "b:2", "idle", trace.sleeps),
+        trace.switch(7 * MS, 1, "idle", "a:1"),
+        trace.switch(8 * MS, 1, "a:1", "idle", 0x20),
+        trace.wakeup(35 * MS, "b:2", 0),
+        trace.mark(40 * MS, "x"),
+        trace.wakeup(41 * MS, "late:4", 0, new=True),
+        trace.switch(42 * MS, 0, "idle", "late:4"),
+    )
+    window = Window(5 * MS, 40 * MS)
+    scope = Scope((), (0, 1), {0: 0, 1: 1}, cut(window))
+    sums = add_up(event_chunks(table, window, [0, 1], rows), scope)
+    assert sorted(sums.final.rows()) == [(1, "a", 1), (2, "b", 0), (9, "lives", 1)]
+
+
 def test_who_ran_where_is_kept_of_one_chunk_only(trace: Trace) -> None:
     whole = added(trace, 100).timeline
     assert whole is not None

@@ -56,7 +56,8 @@ TASKS_FINAL = MeasureFamily(
     "tasks_final_node{node}",
     "tasks",
     NONE,
-    f"How many tasks of interest were last on node {{node}} at the end of {WINDOW}.",
+    f"How many tasks of interest were last on node {{node}} at the end of {WINDOW}, ended ones "
+    "included.",
     (trace(*_FOLLOWED),),
     needs_nodes=True,
 )
