@@ -46,7 +46,8 @@ class Analysis:
     """The measures, findings and timeline of a run.
 
     `timeline` is None without sched_switch, and for recordings longer than `ROWS`. `notes` name the
-    measures that failed, events that lack fields (`lacking`), and tasks that were not recorded.
+    measures that failed, events that lack fields (`lacking`), tasks that were not recorded, and
+    process ids of several tasks.
     """
 
     measures: tuple[Measure, ...]
@@ -69,6 +70,8 @@ def analyse(run: Recording) -> Analysis:
     if absent and len(absent) == len(run.tasks):
         measures = tuple(map(_without_tasks, measures))
         notes = (describe_absent(absent, run.task_names), *notes)
+    if reused := len(run.sums.reused):
+        notes = (*notes, f"process ids used again: {reused}; tasks with the same one count as one")
     findings = collect_findings(run)
     return Analysis(measures, findings, run.window, run.sums.timeline, notes, run.lacking)
 

@@ -134,27 +134,40 @@ def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     return moved.with_columns(mover=named.otherwise("mover"))
 
 
-def with_returns(moved: pl.DataFrame) -> pl.DataFrame:
+def with_returns(moved: pl.DataFrame, born: pl.DataFrame) -> pl.DataFrame:
     """Return the migrations between nodes with `back_ns` and `back_by`: when and who moved back.
 
     A move back is the task's next move between nodes, to its old node, within a second; else null.
+    `born` is when tasks began (`births`): a process id may be used again.
     """
-    between = moved.filter(pl.col("from_node") != pl.col("to_node")).sort(
-        "pid", "time_ns", maintain_order=True
+    between = (
+        moved.filter(pl.col("from_node") != pl.col("to_node"))
+        .sort("time_ns", maintain_order=True)
+        .join_asof(
+            born.select("pid", "time_ns", born_ns="time_ns").sort("time_ns"),
+            on="time_ns",
+            by="pid",
+            check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+        )
+        .sort("pid", "time_ns", maintain_order=True)
     )
 
     def following(column: str) -> pl.Expr:
-        return pl.col(column).shift(-1).over("pid")
+        return pl.col(column).shift(-1).over("pid", "born_ns")
 
     returns = (
         (following("to_node") == pl.col("from_node"))
         & (following("from_node") == pl.col("to_node"))
         & (following("time_ns") - pl.col("time_ns") <= RETURN_NS)
     ).fill_null(value=False)
-    return between.with_columns(
-        back_ns=pl.when(returns).then(following("time_ns")),
-        back_by=pl.when(returns).then(following("mover")),
-    ).sort("time_ns", maintain_order=True)
+    return (
+        between.with_columns(
+            back_ns=pl.when(returns).then(following("time_ns")),
+            back_by=pl.when(returns).then(following("mover")),
+        )
+        .drop("born_ns")
+        .sort("time_ns", maintain_order=True)
+    )
 
 
 def who_moved(moved: pl.DataFrame, returned: pl.DataFrame) -> tuple[Moves, ...]:

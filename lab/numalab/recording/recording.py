@@ -280,7 +280,7 @@ class Recording:
     @cached_property
     def node_migrations(self) -> pl.DataFrame:
         """The migrations between nodes, with who took them back."""
-        return with_returns(self.migrations)
+        return with_returns(self.migrations, pl.concat(self.sums.born))
 
     @cached_property
     def storms(self) -> tuple[Storm, ...]:

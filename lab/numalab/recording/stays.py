@@ -23,6 +23,7 @@ from numalab.recording.window import Window, clip, gaps
 SLEEPING_BITS = 0xFF
 DEAD_BITS = 0x30  # EXIT_DEAD and EXIT_ZOMBIE
 
+BIRTHS = {"pid": pl.Int32, "time_ns": pl.Int64}
 _STAY = {
     "pid": pl.Int32,
     "comm": pl.String,
@@ -161,6 +162,14 @@ def sightings(events: pl.DataFrame) -> pl.DataFrame:
     if not parts:
         return pl.DataFrame()
     return pl.concat(parts).filter(pl.col("pid") != 0)
+
+
+def births(events: pl.DataFrame) -> pl.DataFrame:
+    """Return when tasks began: pid, time_ns. From then on a process id means another task."""
+    if "event_pid" not in events.columns:
+        return pl.DataFrame(schema=BIRTHS)
+    began = events.filter(pl.col("event") == "sched_wakeup_new")
+    return began.select(pl.col("event_pid").cast(pl.Int32).alias("pid"), "time_ns").drop_nulls()
 
 
 def _mention(rows: pl.DataFrame, task: str, **proved: pl.Expr) -> pl.DataFrame:

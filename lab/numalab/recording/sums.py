@@ -20,7 +20,7 @@ from numalab.recording.migrations import migrations
 from numalab.recording.numa_decisions import SCHEMA as DECISIONS
 from numalab.recording.numa_decisions import node_of_cpu, numa_decisions
 from numalab.recording.spans import RunTimeline, run_timeline, spans
-from numalab.recording.stays import queue_lengths, sightings, stays
+from numalab.recording.stays import BIRTHS, births, queue_lengths, sightings, stays
 from numalab.recording.window import Slices, Window, by_slice, clip, gaps
 from numalab.recording.work_conservation import VIOLATION, Masks, joined, longest, violations
 
@@ -61,6 +61,8 @@ def event_chunks(
         until = window.end_ns if start + rows >= count else int(part["time_ns"][-1])
         part = part.head(rows)
         since = int(part["time_ns"][0])
+        if since > window.end_ns:
+            return
         part = _with_running(part, running)
         inside = Window(max(window.start_ns, since), max(min(window.end_ns, until), since))
         # A nanosecond longer, so that the last state of every task has a length.
@@ -177,7 +179,8 @@ class RunSums:
 
     `time` is CPU time of the tasks of interest, `busy` of any task by node and slice, `queued` the
     time of runnable tasks by node and slice. `final` is the last CPU of every task, `names` the
-    last names. `timeline` is None for more than one chunk, so that memory stays bounded.
+    last names. `born` is when tasks began, `reused` the process ids that several tasks of interest
+    had. `timeline` is None for more than one chunk, so that memory stays bounded.
     """
 
     time: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_TIME))
@@ -187,8 +190,10 @@ class RunSums:
     idle_ns: int = 0
     lost_ns: int = 0
     changes: int = 0
+    reused: set[int] = field(default_factory=set)
     last_node: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LAST))
     final: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_FINAL))
+    born: list[pl.DataFrame] = field(default_factory=lambda: [pl.DataFrame(schema=BIRTHS)])
     moved: list[pl.DataFrame] = field(default_factory=lambda: [pl.DataFrame(schema=MOVES)])
     decided: list[pl.DataFrame] = field(default_factory=lambda: [pl.DataFrame(schema=DECISIONS)])
     violations: int = 0
@@ -201,10 +206,12 @@ def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
     """Add up all chunks."""
     sums = RunSums()
     for number, chunk in enumerate(chunks):
+        inside = pl.col("time_ns").is_between(chunk.window.start_ns, chunk.window.end_ns)
+        events = chunk.events.filter(inside)
+        sums.born.append(births(events))
         _running(sums, chunk, scope)
         _waiting(sums, chunk, scope)
-        inside = pl.col("time_ns").is_between(chunk.window.start_ns, chunk.window.end_ns)
-        moved = migrations(chunk.events.filter(inside), chunk.stays, scope.node_of)
+        moved = migrations(events, chunk.stays, scope.node_of)
         sums.moved.append(moved)
         sums.decided.append(numa_decisions(chunk.events, chunk.window, scope.node_of))
         sums.timeline = (
@@ -219,11 +226,29 @@ def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     some = chunk.spans.filter(pl.col("pid") > 0)
     sums.busy = _sum(sums.busy, by_slice(some, scope.slices, "node"))
     sums.busy_cpu.update(busy_ns(chunk.spans, scope.tasks))
-    changes, sums.last_node = node_changes(mine, sums.last_node)
-    sums.changes += changes
+    _change_nodes(sums, mine)
     newest = mine.drop_nulls("comm").sort("start_ns")  # the spans are in the order of CPUs
     named = newest.group_by("pid").agg(pl.col("comm").last())
     sums.names.update(named.iter_rows())
+
+
+def _change_nodes(sums: RunSums, ran: pl.DataFrame) -> None:
+    """Count how often tasks ran on another node than before; note their last nodes.
+
+    `ran` are the spans of tasks of interest in the newest chunk. A new task has no node before.
+    """
+    rows = pl.concat(
+        [
+            sums.last_node.select("pid", "node", start_ns=pl.lit(-1, pl.Int64)),
+            sums.born[-1].select("pid", node=pl.lit(None, pl.Int16), start_ns="time_ns"),
+            ran.select("pid", "node", "start_ns"),
+        ]
+    ).sort("pid", "start_ns", maintain_order=True)
+    node, before = rows["node"], rows["node"].shift(1)
+    same = rows["pid"].eq(rows["pid"].shift(1)).fill_null(value=False)
+    sums.changes += int((node.ne(before) & same).fill_null(value=False).sum())
+    sums.reused.update(rows["pid"].filter(node.is_null() & before.is_not_null() & same))
+    sums.last_node = rows.group_by("pid", maintain_order=True).agg(pl.col("node").last())
 
 
 def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
@@ -264,19 +289,3 @@ def busy_ns(spans: pl.DataFrame, tasks: Collection[str]) -> dict[int, int]:
     """Return for each CPU the nanoseconds in which a task of interest ran on it."""
     length = pl.col("end_ns") - pl.col("start_ns")
     return dict(spans.filter(of_interest(tasks)).group_by("cpu").agg(length.sum()).iter_rows())
-
-
-def node_changes(ran: pl.DataFrame, before: pl.DataFrame) -> tuple[int, pl.DataFrame]:
-    """Count how often tasks ran on another node than in their span before; return their last nodes.
-
-    `ran` are the spans of tasks of interest, `before` their last nodes before these (pid, node).
-    """
-    rows = pl.concat(
-        [
-            before.select("pid", "node", start_ns=pl.lit(-1, pl.Int64)),
-            ran.select("pid", "node", "start_ns"),
-        ]
-    ).sort("pid", "start_ns", maintain_order=True)
-    changed = rows["node"].ne(rows["node"].shift(1)) & rows["pid"].eq(rows["pid"].shift(1))
-    last = rows.group_by("pid", maintain_order=True).agg(pl.col("node").last())
-    return int(changed.fill_null(value=False).sum()), last

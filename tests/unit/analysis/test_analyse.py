@@ -161,6 +161,19 @@ def test_tasks_that_were_not_recorded_have_no_measure(trace: Trace, three_nodes:
     assert not analyse(Recording(a_run(trace), three_nodes, tasks=["nobody", "hog"])).notes
 
 
+def test_process_ids_of_several_tasks_are_told(trace: Trace, three_nodes: Topology) -> None:
+    events = trace.table(
+        trace.switch(10, 0, "idle", "a:1"),
+        trace.switch(20, 0, "a:1", "idle", 0x10),
+        trace.wakeup(30, "a:1", 2, new=True),
+        trace.switch(40, 2, "idle", "a:1"),
+        trace.mark(50, "x"),
+    )
+    run = analyse(Recording(events, three_nodes))
+    assert run.notes == ("process ids used again: 1; tasks with the same one count as one",)
+    assert values(run.measures)["task_node_changes"] == 0
+
+
 def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) -> None:
     events = trace.table(
         trace.switch(0, 2, "a:3", "idle", trace.sleeps),

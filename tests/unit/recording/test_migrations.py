@@ -12,7 +12,7 @@ from numalab.recording.migrations import (
     with_returns,
 )
 from numalab.recording.numa_decisions import done_moves, numa_decisions, with_outcomes
-from numalab.recording.stays import stays
+from numalab.recording.stays import births, stays
 from numalab.recording.window import Window
 from support.small_traces import Trace
 
@@ -76,7 +76,7 @@ def test_who_took_whose_move_back(trace: Trace) -> None:
         trace.migrate(201 + second, "b:2", 2, 1),  # too late to count
     )
     result = moved(events)
-    back = with_returns(result)
+    back = with_returns(result, births(events))
     assert back.select("time_ns", "back_ns", "back_by").rows() == [
         (60, 100, "load balancer"),
         (100, None, None),
@@ -96,7 +96,7 @@ def test_going_on_to_a_third_node_is_no_return(trace: Trace) -> None:
         trace.migrate(30, "a:1", 1, 2),
         trace.migrate(40, "a:1", 2, 0),
     )
-    assert with_returns(moved(events))["back_ns"].to_list() == [None, None, None]
+    assert with_returns(moved(events), births(events))["back_ns"].to_list() == [None, None, None]
 
 
 def test_a_storm_is_eight_tasks_to_one_cpu_within_10_ms(trace: Trace) -> None:
@@ -125,3 +125,15 @@ def test_where_wake_ups_place_tasks_is_no_storm(trace: Trace) -> None:
     result = moved(trace.table(*rows))
     assert result["mover"].to_list() == ["wake-up"] * 10
     assert not find_storms(result, {0: 1, 1: 1, 2: 1}, 0)
+
+
+def test_a_new_task_takes_no_move_of_an_older_one_with_its_number_back(trace: Trace) -> None:
+    events = trace.table(
+        trace.switch(10, 0, "idle", "a:1"),
+        trace.migrate(20, "a:1", 0, 1),
+        trace.switch(30, 1, "a:1", "idle", 0x10),
+        trace.wakeup(40, "b:1", 1, new=True),
+        trace.migrate(50, "b:1", 1, 0),
+        trace.migrate(60, "b:1", 0, 1),
+    )
+    assert with_returns(moved(events), births(events))["back_ns"].to_list() == [None, 60, None]

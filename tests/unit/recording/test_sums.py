@@ -97,6 +97,31 @@ def test_tasks_of_another_time_were_last_nowhere(trace: Trace, rows: int) -> Non
     assert sorted(sums.final.rows()) == [(1, "a", 1), (2, "b", 0), (9, "lives", 1)]
 
 
+def test_a_move_after_the_window_counts_in_no_chunk(trace: Trace) -> None:
+    window = Window(0, 10 * MS)
+    for rows in (100, 1):
+        sums = add_up(event_chunks(events(trace), window, [0, 1], rows), SCOPE)
+        assert pl.concat(sums.moved).is_empty()
+
+
+@pytest.mark.parametrize("rows", [100, 3, 2, 1])
+def test_a_new_task_with_a_used_number_did_not_change_its_node(trace: Trace, rows: int) -> None:
+    table = trace.table(
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.switch(5 * MS, 0, "a:1", "idle", 0x10),
+        trace.wakeup(10 * MS, "a:1", 1, new=True),
+        trace.switch(11 * MS, 1, "idle", "a:1"),
+        trace.switch(15 * MS, 1, "a:1", "idle", trace.sleeps),
+        trace.switch(20 * MS, 0, "idle", "a:1"),
+        trace.wakeup(21 * MS, "b:2", 1, new=True),
+        trace.switch(22 * MS, 1, "idle", "b:2"),
+        trace.mark(40 * MS, "x"),
+        trace.wakeup(41 * MS, "b:2", 0, new=True),
+    )
+    sums = add_up(event_chunks(table, WINDOW, [0, 1], rows), SCOPE)
+    assert (sums.changes, sums.reused) == (1, {1})
+
+
 def test_who_ran_where_is_kept_of_one_chunk_only(trace: Trace) -> None:
     whole = added(trace, 100).timeline
     assert whole is not None
