@@ -62,6 +62,8 @@ def command(
     options.folder_to_write(output, "--output")
     machine = _machine(topology, numactl)
     allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
+    if allowed == ():
+        raise UserError("names no CPU", key="--cpus")
     with TemporaryDirectory(prefix="numalab-") as scratch:
         directory = RunDir(output or Path(scratch))
         with progress_lines("trace") as on_progress:

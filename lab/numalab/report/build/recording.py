@@ -21,6 +21,7 @@ from numalab.report import document
 from numalab.report.comparisons import compare_variants
 from numalab.report.modes import RunMode
 from numalab.report.timeline import timeline_of
+from numalab.results.layout import Results, require_no_result
 from numalab.results.manifest import RunStatus
 from numalab.results.run_files import save_analysis, scan_events
 from numalab.run_dir import RunDir
@@ -67,16 +68,23 @@ def measure_recording(
     The files are events.parquet, measures.json, analysis.json and timeline.parquet.
 
     `tasks` are patterns of names of tasks of interest (`*`, `?`); none means all. `allowed_cpus`
-    are the CPUs that they may use; None means all. A call that is interrupted leaves no events.
+    are the CPUs that they may use; None means all. Files of an earlier recording go. A call that
+    is interrupted leaves no events.
 
-    Raises UserError if `trace` is no recording, if the folder holds a run of a study, or if the
-    topology or the recording lacks a CPU.
+    Raises UserError if `trace` is no recording, if the folder is one of a study's results, or if
+    the topology or the recording lacks a CPU.
     """
+    page = Results(directory.path).html
+    for path in (page, directory.events):
+        require_no_result(path, "--output")
     if directory.manifest.exists():
         raise UserError("holds a run of a study, which stays as it is", file=directory.path)
     if directory.path.exists() and not directory.path.is_dir():
         raise UserError("is not a folder", file=directory.path)
     decoded = decode_trace(trace, topology, directory.events, on_progress)
+    if directory.measures.exists():
+        for path in (page, directory.timeline, directory.analysis, directory.measures):
+            path.unlink(missing_ok=True)
     events = scan_events(directory)
     cpus = set(events.select("cpu").unique().collect()["cpu"].to_list())
     # The file does not list the enabled events: an event without records may not have been

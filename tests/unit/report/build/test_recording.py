@@ -133,6 +133,8 @@ def test_an_event_that_never_happened_is_not_0(trace: Path) -> None:
         (["--topology", "ring-4", "--numactl", "x"], "give one of them"),
         (["--cpus", "7-9"], "--cpus: there are no CPUs 8-9"),
         (["--cpus", "one"], "--cpus: "),
+        (["--cpus", ""], "--cpus: names no CPU"),
+        (["--cpus", " , "], "--cpus: names no CPU"),
         (["--numactl", "/nonexistent"], "/nonexistent: cannot read"),
     ],
 )
@@ -160,6 +162,36 @@ def test_a_run_of_a_study_is_never_written_over(tmp_path: Path, trace: Path) -> 
         numalab(trace, "--output", tmp_path)
     with pytest.raises(UserError, match="is no folder"):
         numalab(trace, "--output", tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize("folder", ["", "cells/one", "runs/a_run.failed"])
+@pytest.mark.parametrize("results", ["plan.json", "compact.parquet"])
+def test_results_of_a_study_are_never_written_over(
+    tmp_path: Path, trace: Path, results: str, folder: str
+) -> None:
+    (tmp_path / results).write_text("{}")
+    with pytest.raises(UserError, match="--output names a file of results"):
+        numalab(trace, "--topology", "ring-4", "--output", tmp_path / folder)
+    assert [path.name for path in tmp_path.iterdir()] == [results]
+
+
+def test_a_second_recording_leaves_nothing_of_the_first(trace: Path, tmp_path: Path) -> None:
+    folder, short = tmp_path / "out", tmp_path / "without-switches.dat"
+    short.write_bytes(trace.read_bytes().replace(b"name: sched_switch", b"name: sched_swotch"))
+    numalab(trace, "--topology", "ring-4", "--output", folder)
+    assert {"index.html", "timeline.parquet"} < {path.name for path in folder.iterdir()}
+    numalab(short, "--output", folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "analysis.json",
+        "events.parquet",
+        "measures.json",
+    ]
+
+
+def test_a_page_of_somebody_else_stays(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("mine")
+    numalab(trace, "--output", tmp_path)
+    assert (tmp_path / "index.html").read_text() == "mine"
 
 
 def test_cpus_keep_their_own_numbers_gaps_included(trace: Path, tmp_path: Path) -> None:
