@@ -5,9 +5,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from numalab.analysis.measures.family import MeasureGroup, compute_group, explain, groups
+from numalab.analysis.measures.family import (
+    MEASURES,
+    MeasureGroup,
+    compute_group,
+    explain,
+    groups,
+)
 from numalab.capture.spec import CaptureSpec, load_capture
-from numalab.errors import UserError
+from numalab.errors import LabError, UserError
 from numalab.files import write_json
 from numalab.measure import Measure, SourceKind, modelled
 from numalab.progress import Progress
@@ -39,10 +45,14 @@ class Lacking:
 
 @dataclass(frozen=True)
 class AddedMeasures:
-    """The measures added to each run, by run, and the runs without their data."""
+    """The measures added to each run, by run, and the runs without their data.
+
+    `failed` has a message for each measure, or group of measures, of a plug-in that failed.
+    """
 
     measures: Mapping[str, tuple[Measure, ...]]
     lacking: tuple[Lacking, ...]
+    failed: tuple[str, ...] = ()
 
 
 def add_measures(
@@ -53,7 +63,7 @@ def add_measures(
     With `names` only these. They go to `added-measures.json`, where a measure of the same name is
     replaced; `measures.json` stays as it is. One without a value is stored only if `names` has it.
     Which events were recorded is what the study asks for. Raises UserError for damaged and for
-    compact results, an unknown name, and a measure that fails.
+    compact results, and an unknown name.
     """
     for name in names:
         explain(name)
@@ -65,6 +75,7 @@ def add_measures(
     capture = load_capture(study.capture, results.plan)
     added: dict[str, tuple[Measure, ...]] = {}
     lacking: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    failed: dict[str, str] = {}
     for count, run in enumerate(runs):
         if on_progress is not None:
             on_progress(run.id, count / len(runs))
@@ -77,7 +88,7 @@ def add_measures(
             continue
         recording = _recording(run, study, capture)
         measures = []
-        for measure in _compute(wanted, recording, run):
+        for measure in _compute(wanted, recording, run, failed):
             if measure.name in stored or (names and measure.name not in names):
                 continue
             if needs := _needs(measure, recording):
@@ -92,7 +103,9 @@ def add_measures(
         no_link(results.runs_table.parent)
         results.runs_table.unlink(missing_ok=True)
     return AddedMeasures(
-        added, tuple(Lacking(*key, tuple(runs_of)) for key, runs_of in lacking.items())
+        added,
+        tuple(Lacking(*key, tuple(runs_of)) for key, runs_of in lacking.items()),
+        tuple(failed.values()),
     )
 
 
@@ -134,19 +147,31 @@ def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
 
 
 def _compute(
-    wanted: Sequence[MeasureGroup], recording: Recording, run: StoredRun
+    wanted: Sequence[MeasureGroup], recording: Recording, run: StoredRun, failed: dict[str, str]
 ) -> Iterator[Measure]:
-    """Yield the measures of groups. Raises UserError for a measure that fails."""
+    """Yield the measures of groups; put the first failure of a plug-in's group into `failed`."""
     for group in wanted:
         try:
-            measures = compute_group(group, recording)
-            measures_by_name([StoredMeasure.of(measure).measure() for measure in measures])
-        except ValueError as error:
-            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-            raise UserError(
-                f"the measure {group.name!r} cannot be stored: {reason}", file=run.directory.path
-            ) from error
+            measures = _storable(group, recording, run)
+        except LabError as error:
+            if MEASURES.is_built_in(group.name):
+                raise
+            failed.setdefault(group.name, str(error))
+            continue
         yield from map(modelled, measures) if run.manifest.mode == "timed" else measures
+
+
+def _storable(group: MeasureGroup, recording: Recording, run: StoredRun) -> list[Measure]:
+    """Compute the measures of a group. Raises UserError where they fail, or cannot be stored."""
+    try:
+        measures = compute_group(group, recording)
+        measures_by_name([StoredMeasure.of(measure).measure() for measure in measures])
+    except ValueError as error:
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        raise UserError(
+            f"the measure {group.name!r} cannot be stored: {reason}", file=run.directory.path
+        ) from error
+    return measures
 
 
 def _needs(measure: Measure, recording: Recording) -> tuple[str, ...]:

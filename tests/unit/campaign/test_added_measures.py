@@ -1,6 +1,7 @@
 """Measures that were added after the runs are computed from stored events, and merged."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -159,9 +160,24 @@ def test_a_measure_that_fails_is_one_message(
     stored: Results, value: Callable[[Recording], Any], reason: str
 ) -> None:
     register("broken", ["sched_switch"], value)
-    with pytest.raises(UserError, match=f"the measure 'broken' .*{reason}"):
-        add_measures(stored, ["broken"])
+    (message,) = add_measures(stored, ["broken"]).failed
+    assert re.search(f"the measure 'broken' .*{reason}", message)
     assert not stored.run(RUNS[0]).added_measures.exists()
+
+
+@pytest.mark.usefixtures("forks")
+def test_a_measure_that_fails_does_not_stop_the_others(stored: Results) -> None:
+    register("broken", ["sched_switch"], lambda _: "many")
+    register("later", ["sched_process_fork"])
+    done = invoke(command, stored.path, "--json")
+    assert done.exit_code == 2
+    assert done.stderr.count("numalab: ") == 1
+    assert f"{__file__}: the measure 'broken' gave str 'many'" in done.stderr
+    document = json.loads(done.stdout)
+    assert [measure["name"] for measure in document["measures"]] == ["forks", "later"]
+    assert len(document["failed"]) == 1
+    assert values(stored, "forks") == values(stored, "later") == FORKS
+    assert invoke(command, stored.path, "--measure", "forks").exit_code == 0
 
 
 def test_damaged_events_are_one_message(stored: Results) -> None:

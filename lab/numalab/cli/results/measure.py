@@ -8,6 +8,7 @@ from rich.table import Table
 from numalab.campaign.added_measures import AddedMeasures, add_measures
 from numalab.cli import options
 from numalab.cli.output import emit, progress_lines, say
+from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.report import formatting
 from numalab.results.layout import Results
@@ -29,12 +30,11 @@ def command(
 ) -> None:
     """Compute measures that were added after the runs: a plug-in's, or new built-in ones.
 
-    They are computed from the stored events and written to added-measures.json of each run;
-    measures.json never changes. `report`, `compare`, `query` and `export` include them; `verify`
-    does not compare them.
+    Computed from the stored events, they go to added-measures.json of each run; measures.json never
+    changes. `report`, `compare`, `query` and `export` include them; `verify` does not compare them.
 
-    Prints the runs that lack an event of a measure, and the event. Exits with 1 if --measure
-    selects that measure.
+    Prints the runs that lack an event of a measure; exits with 1 if --measure selects it, with 2 if
+    a measure fails.
     """
     with progress_lines("measure") as on_progress:
         added = add_measures(Results(results), names or (), on_progress)
@@ -53,10 +53,15 @@ def command(
             for name, runs in by_name.items()
         ],
         "lacking": added.lacking,
+        "failed": added.failed,
     }
     emit(document, as_json, _table(by_name) if by_name else "no measure was added")
     if added.lacking:
         say(_lacking(added))
+    for message in added.failed:
+        say(f"numalab: {message}")
+    if added.failed:
+        raise typer.Exit(UserError.exit_code)
     if names and added.lacking:
         raise typer.Exit(1)
 
