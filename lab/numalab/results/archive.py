@@ -126,7 +126,7 @@ def unpack_folder(data: bytes, target: Path) -> None:
         with replacing(target) as temporary:
             make_dir(temporary)
             with _unpacked(data) as unpacked:
-                _unpack(unpacked, temporary, target, None)
+                _unpack(unpacked, temporary, target, None, place=target.parent)
     except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
         raise UserError(f"not a run: {error}", file=target) from None
 
@@ -158,7 +158,7 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
         with raw, replacing(target) as temporary:
             make_dir(temporary)
             with _unpacked(raw) as unpacked:
-                _unpack(unpacked, temporary, archive, on_file, wanted=_is_data)
+                _unpack(unpacked, temporary, archive, on_file, place=target, wanted=_is_data)
             _check_plan(temporary, archive)
     except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
         raise UserError(f"not an archive of results: {error}", file=archive) from None
@@ -224,8 +224,10 @@ def _unpack(
     archive: Path,
     on_file: OnFile | None,
     *,
+    place: Path,
     wanted: Callable[[PurePosixPath], bool] = lambda _path: True,
 ) -> None:
+    """Unpack into the temporary `folder`; a message for a full disk names the `place` instead."""
     count = size = 0
     free = shutil.disk_usage(folder).free
     with _opened(stream) as tar:
@@ -238,9 +240,7 @@ def _unpack(
                     f"holds more than {MOST_FILES} files or {MOST_BYTES} bytes", file=archive
                 )
             if size > free:
-                raise HostError(
-                    f"{shown(folder.parent)} has no space for the files of {shown(archive)}"
-                )
+                raise HostError(f"{shown(place)} has no space for the files of {shown(archive)}")
             if not wanted(path):
                 continue
             if (folder / path).is_file():

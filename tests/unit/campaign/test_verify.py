@@ -1,6 +1,7 @@
 """Doing runs again, and results as one file, also from somebody who means harm."""
 
 import io
+import re
 import tarfile
 import tracemalloc
 from collections.abc import Callable
@@ -279,9 +280,11 @@ def test_an_archive_larger_than_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     nearly_full = SimpleNamespace(free=100)
     monkeypatch.setattr("numalab.results.archive.shutil.disk_usage", lambda _: nearly_full)
     archive = packed(tmp_path / "a.tar.zst", PLAN, (member("x"), b"y" * 200))
-    with pytest.raises(HostError, match="has no space"):
-        import_results(archive, tmp_path / "target")
-    assert not (tmp_path / "target").exists()
+    target = tmp_path / "target"
+    message = f"{target} has no space for the files of {archive}"
+    with pytest.raises(HostError, match=f"^{re.escape(message)}$"):
+        import_results(archive, target)
+    assert not target.exists()
 
 
 def test_names_that_no_result_has_are_left_out(study: BuiltStudy, tmp_path: Path) -> None:
