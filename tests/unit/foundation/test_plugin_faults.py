@@ -55,10 +55,11 @@ def test_a_format_that_fails_is_named(tmp_path: Path, code: str, line: int) -> N
 
 
 def test_a_format_returns_a_text(tmp_path: Path) -> None:
-    lab(tmp_path, '@register_format("odd")\ndef f(study):\n    return 5\n')
+    plugin = lab(tmp_path, '@register_format("odd")\ndef f(study):\n    return 5\n')
     done = numalab(tmp_path, "report", str(RESULTS), "--format", "odd")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the format returned a int, not a text" in done.stderr
+    reason = "the format 'odd' returned a value of type int, not a text"
+    assert f"{plugin}: {reason}" in done.stderr
 
 
 @pytest.mark.parametrize(

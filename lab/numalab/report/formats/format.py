@@ -28,13 +28,16 @@ class Format(Protocol):
 class TextFormat:
     """A form that is one text. Iterating over the study gives the reports of its cells."""
 
+    name: str
     render: Callable[[StudyResults], str]
 
     def write(self, study: StudyResults, results: Results) -> str:
         """Return the text, its last line ended."""
         text: object = self.render(study)
         if not isinstance(text, str):
-            raise UserError(f"the format returned a {type(text).__name__}, not a text")
+            kind = type(text).__name__
+            reason = f"the format {self.name!r} returned a value of type {kind}, not a text"
+            raise UserError(reason, file=FORMATS.file(self.name))
         return text
 
 
@@ -62,7 +65,7 @@ def register_format(name: str) -> Callable[[Writer], Writer]:
     """
 
     def add(writer: Writer) -> Writer:
-        form: Format = writer() if isinstance(writer, type) else TextFormat(writer)
+        form: Format = writer() if isinstance(writer, type) else TextFormat(name, writer)
         FORMATS.add(name, form, writer)
         return writer
 
