@@ -123,7 +123,7 @@ class LineTable:
 
 
 def _with_neighbours(
-    change: FileChange, side: Side, name: str, codes: Sequence[Code]
+    change: FileChange, side: Side, source: SourceText, name: str, codes: Sequence[Code]
 ) -> Mapping[int, LineKind]:
     """Return the changed lines of one side in order, and lines beside them.
 
@@ -139,7 +139,7 @@ def _with_neighbours(
         start = part.new_start if side == "patched" else part.old_start
         for first, step in () if lines else ((start - 1, -1), (start, 1)):
             near = range(first, first + step * _NEIGHBOURS, step)
-            number = next((at for at in near if at > 0 and line_code((name, at), codes)), None)
+            number = next((at for at in near if _own_code(name, at, codes, source)), None)
             if number is not None:
                 kinds.setdefault(number, "context")
         near = range(start - _CONTEXT, start + len(lines) + _CONTEXT)
@@ -181,12 +181,12 @@ def table_lines(
     if name is None:
         return
     lines = text.split("\n")
-    kinds = _with_neighbours(change, side, name, codes)
+    kinds = _with_neighbours(change, side, source, name, codes)
     for number, kind in (
         _with_functions(change, side, kinds) if whole_functions else kinds
     ).items():
         content = lines[number - 1] if number <= len(lines) else ""
-        code, ways = line_code((name, number), codes), _ways_to(name, number, codes, source)
+        code, ways = _own_code(name, number, codes, source), _ways_to(name, number, codes, source)
         if code is not None or ways:
             yield TableLine(
                 name, number, kind, content, code, state=LineState.NOT_REACHED,
@@ -194,8 +194,8 @@ def table_lines(
                 condition=line_code((name, ways[0][1]), codes) if ways else None,
             )  # fmt: skip
             continue
-        for first in source.statement(number):
-            if code := line_code((name, first), codes):
+        for first in source.statement(number) if source.can_run(number) else ():
+            if code := _own_code(name, first, codes, source):
                 code = replace(code, jumps=())
                 reason = f"part of the statement in line {first}"
                 yield TableLine(
@@ -216,22 +216,23 @@ def _ways_to(
     gcc merges bodies such as `return 0;` with each other, so that code of their own counts the
     others, too. Where one side of a jump leads there, the other must lead behind the body, or, in a
     condition with `||`, to another part of it; else, and without jumps, nothing is known. (Code
-    behind the body may have been moved, so that the way around it looks like one to it.)
+    behind the body may have been moved, so that the way around it looks like one to it, or merged
+    with the body, so that both sides look like ways around it.)
     """
     head = source.guard(number)
-    behind = source.after_guard(number) if head else 0
-    if not line_code((name, behind), codes):
+    behind = source.after_guard(number) if head else ()
+    if not any(line_code((name, at), codes) for at in behind):
         return []
     parts = head if any("||" in source.code(at) for at in head) else ()
     ways, around = list[tuple[tuple[Jump, bool], int]](), False
     for at in head:
         for jump in (jump for code in codes for jump in code.ways((name, at))):
             sides = {True: jump.target_line, False: jump.next_line}
-            around = around or behind in sides.values()
-            away = [taken for taken, line in sides.items() if line not in (*head, behind)]
-            if any(sides[not taken] not in (*parts, behind) for taken in away) or not all(
-                sides.values()
-            ):
+            leads = [line in behind for line in sides.values()]
+            around = around or any(leads)
+            away = [taken for taken, line in sides.items() if line not in (*head, *behind)]
+            astray = any(sides[not taken] not in (*parts, *behind) for taken in away)
+            if astray or all(leads) or not all(sides.values()):
                 return []
             ways += [((jump, taken), at) for taken in away]
     return ways if around else []
@@ -240,14 +241,35 @@ def _ways_to(
 def line_code(place: tuple[str, int], codes: Iterable[Code]) -> LineCode | None:
     """Return the code of a line in all objects together, None for none."""
     pieces = [piece for piece in (code.line(place) for code in codes) if piece is not None]
-    if not pieces:
-        return None
+    return _joined(pieces) if pieces else None
+
+
+def _joined(pieces: Sequence[LineCode]) -> LineCode:
     return LineCode(
         tuple(part for code in pieces for part in code.parts),
         tuple(jump for code in pieces for jump in code.jumps),
         tuple(dict.fromkeys(name for code in pieces for name in code.functions)),
         tuple(address for code in pieces for address in code.shared),
     )
+
+
+def _own_code(name: str, number: int, codes: Sequence[Code], source: SourceText) -> LineCode | None:
+    """Return the code that is counted for a line, None for none.
+
+    A function begins at the line with its name where it is inlined, else at its `{`. A line that
+    leaves runs as often as the statement before it: gcc merges it with other ends.
+    """
+    if not source.can_run(number):
+        return None
+    for at in source.statement_before(number):
+        if code := line_code((name, at), codes):
+            return replace(code, jumps=())
+    pieces: list[LineCode] = []
+    for at in source.head(number) or (number,):
+        code = line_code((name, at), codes)
+        if code and not any(set(code.functions) & set(piece.functions) for piece in pieces):
+            pieces.append(code)
+    return _joined(pieces) if pieces else None
 
 
 def run_reach(table: LineTable, counts: Counts) -> RunReach:

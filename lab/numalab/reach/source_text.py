@@ -10,7 +10,14 @@ _COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n
 _OPERATORS = ("=", ",", "&", "|", "?", "+", "-", "*", "/", "<", ">", "%", "^")
 _HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")  # of a function
 _LEAVES = re.compile(r"(return|goto|break|continue)\b")
+_SIMPLY = re.compile(r"(return( -?\w+)?|goto \w+|break|continue);")  # and computes nothing
 _IF = re.compile(r"(\} *)?(else +)?if\b")
+_CHECK = re.compile(r"\w*(WARN|BUG)")  # a macro that may have code for a rare case only
+_LABEL = re.compile(r"(case\b.*|\w+):")
+_CONTROL = re.compile(r"\}|(if|else|for|while|do|switch|case|default|return|goto|break|continue)\b")
+# A declaration that makes no code: of a static variable, or of variables without values.
+_STATIC = re.compile(r"static\b([^{(]*=.*|[^{]*;)")
+_DECLARATION = re.compile(r"[A-Za-z_]\w*[\s*]+\w([\w\s*,]|\[[^\]=]*\])*;")
 _ENDS = (";", "{", "}", ":", ")")  # a head such as if (...) ends with a parenthesis
 _NEARBY = 40  # lines of a statement
 _MAX_TOKENS = 500
@@ -60,32 +67,67 @@ class SourceText:
 
     def statement(self, number: int) -> tuple[int, ...]:
         """Return the other lines of a line's statement or function head, the first line first."""
-        code = [self._line(self._code, at).strip() for at in range(number + _NEARBY)]
-        first, opened = number, 0
-        if not code[number] or number in self._macros or _DIRECTIVE.match(code[number]):
+        code, first, opened = self.code, number, 0
+        if not code(number) or number in self._macros or _DIRECTIVE.match(code(number)):
             return ()
         for at in range(number - 1, max(number - _NEARBY, 0), -1):
-            text = code[at]
+            text = code(at)
             if _DIRECTIVE.match(text):
                 break
             if not text:
                 continue
             opened += text.count("(") - text.count(")")
-            goes_on = text.endswith(_OPERATORS) or _continues(code[first])
+            goes_on = text.endswith(_OPERATORS) or _continues(code(first))
             if opened > 0 or (goes_on and opened == 0):
                 first, opened = at, 0
             elif not goes_on and text.endswith(_ENDS):
                 break
         last = number
-        opened = sum(text.count("(") - text.count(")") for text in code[first : number + 1])
-        while last < len(code) - 1 and (opened > 0 or not _is_end(code[last], code[last + 1])):
+        texts = [code(at) for at in range(first, number + 1)]
+        opened = sum(text.count("(") - text.count(")") for text in texts)
+        end = number + _NEARBY - 1
+        while last < end and (opened > 0 or not _is_end(code(last), code(last + 1))):
             last += 1
-            opened += code[last].count("(") - code[last].count(")")
-            if not code[last] or _DIRECTIVE.match(code[last]):
+            text = code(last)
+            opened += text.count("(") - text.count(")")
+            if not text or _DIRECTIVE.match(text):
                 return tuple(range(first, number))
-            if code[last] == "{":
+            if text == "{":
                 break
         return (*range(first, number), *range(number + 1, last + 1))
+
+    def head(self, number: int) -> tuple[int, ...]:
+        """Return the lines of a function's head that a line is part of, `{` too; () for none."""
+        lines = tuple(sorted((number, *self.statement(number))))
+        return lines if self._line(self._code, lines[-1]).rstrip() == "{" else ()
+
+    def can_run(self, number: int) -> bool:
+        """Whether a line can have code of its own.
+
+        Of a function's head only the line with the name has, as gcov counts; a declaration of a
+        static variable, or without a value, has none. gcc may put their beginnings elsewhere.
+        """
+        if self.head(number):
+            return bool(_HEAD.match(self._line(self._code, number)))
+        code = self.code(number)
+        if any(at < number for at in self.statement(number)) or _CONTROL.match(code):
+            return True
+        return code != "{" and not _DECLARATION.fullmatch(code) and not _STATIC.fullmatch(code)
+
+    def statement_before(self, number: int) -> tuple[int, ...]:
+        """Return the lines of the statement that runs before a line which simply leaves.
+
+        It is directly before the line, in the same block, and no way leads around it; () for none.
+        """
+        above = self._above(number)
+        if not _SIMPLY.fullmatch(self.code(number)) or not self.code(above).endswith(";"):
+            return ()
+        lines = tuple(sorted((above, *self.statement(above))))
+        first = self.code(lines[0])
+        is_plain = not _CONTROL.match(first) and not _CHECK.match(first) and self.can_run(lines[0])
+        before = self.code(self._above(lines[0]))
+        is_alone = before.endswith((";", "{", "}")) or _LABEL.fullmatch(before)
+        return lines if is_plain and is_alone else ()
 
     def guard(self, number: int) -> tuple[int, ...]:
         """Return the lines of the `if (...)` of which a line is all the body; () for none.
@@ -94,24 +136,41 @@ class SourceText:
         """
         if not _LEAVES.match(self.code(number)):
             return ()
-        above = next((at for at in range(number - 1, 0, -1) if self.code(at)), 0)
+        above = self._above(number)
         text = self.code(above)
         if text.endswith("{"):
             last = max((number, *self.statement(number)))
-            below = next((at for at in range(last + 1, last + _NEARBY) if self.code(at)), 0)
-            if not self.code(below).startswith("}"):
+            if not self.code(self._below(last)).startswith("}"):
                 return ()
         elif not text.endswith(")"):
             return ()
         head = tuple(sorted({above, *(at for at in self.statement(above) if at < number)}))
         return head if _IF.match(self.code(head[0])) else ()
 
-    def after_guard(self, number: int) -> int:
-        """Return the first line of the statement behind a body (see `guard`); 0 for none."""
-        last = max((number, *self.statement(number)))
-        near = range(last + 1, last + _NEARBY)
-        behind = next((at for at in near if self.code(at).strip("}")), 0)
-        return 0 if _DIRECTIVE.match(self.code(behind)) else behind
+    def after_guard(self, number: int) -> tuple[int, ...]:
+        """Return the lines to which the way around a body (see `guard`) leads; () for none.
+
+        They are those of the next statement, and while these run in any case, of further ones.
+        """
+        lines: list[int] = []
+        closed = "" if self.code(number).startswith("break") else "}"  # behind a loop it leads, too
+        at = self._below(max((number, *self.statement(number))), closed)
+        while at and not _DIRECTIVE.match(self.code(at)):
+            lines += (at, *(line for line in self.statement(at) if line > at))
+            is_plain = self.code(lines[-1]).endswith(";") and not _CONTROL.match(self.code(at))
+            at = self._below(lines[-1]) if is_plain else 0
+            if self.code(at).startswith("}") or self.code(at).endswith(":"):
+                break
+        return tuple(lines)
+
+    def _below(self, number: int, closed: str = "") -> int:
+        """Return the line with code behind a line, 0 for none; `closed`: what is no code."""
+        near = range(number + 1, number + _NEARBY)
+        return next((at for at in near if self.code(at).strip(closed or None)), 0)
+
+    def _above(self, number: int) -> int:
+        """Return the line with code before a line, 0 for none."""
+        return next((at for at in range(number - 1, 0, -1) if self.code(at)), 0)
 
     def code(self, number: int) -> str:
         """Return a line without comments and the blanks around it."""

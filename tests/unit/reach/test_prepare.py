@@ -23,7 +23,7 @@ from numalab.reach.fingerprint import (
     changed_variables,
 )
 from numalab.reach.kernel_code_artifact import KernelCode
-from numalab.reach.line_table import LineTable, run_reach
+from numalab.reach.line_table import LineTable, TableLine, run_reach
 from numalab.reach.model import CodeChange, LineState
 from numalab.source.changes import Change, ChangedLine, FileChange
 
@@ -309,12 +309,17 @@ int guarded(int a, int b)
 """
 
 
+@pytest.mark.parametrize("behind", ["act(a);", 'asm("" ::: "memory");\n\tact(a);'])
 def test_the_body_of_a_condition_is_counted_by_its_jumps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: str
 ) -> None:
-    """gcc makes one block of both `return 0`: its count would be that of both."""
-    after = GUARDED.replace("return 1;", "return 0;", 1)
-    change, table = prepared(tmp_path, monkeypatch, (after, HEADER), (GUARDED, HEADER))
+    """gcc makes one block of both `return 0`: its count would be that of both.
+
+    The way around may lead to the second statement behind it: the first has no instruction.
+    """
+    before = GUARDED.replace("act(a);", behind)
+    after = before.replace("return 1;", "return 0;", 1)
+    change, table = prepared(tmp_path, monkeypatch, (after, HEADER), (before, HEADER))
     assert change is CodeChange.LINES
     (body,) = [line for line in table.lines if line.is_changed]
     assert body.state is LineState.NOT_REACHED and body.functions == ("guarded",)
@@ -328,6 +333,64 @@ def test_the_body_of_a_condition_is_counted_by_its_jumps(
     other = GUARDED.replace("return 0;\n\tact(b);", "b = 0;\n\tact(b);")
     _, plain = prepared(tmp_path / "other", monkeypatch, (other, HEADER), (GUARDED, HEADER))
     assert not any(line.ways for line in plain.lines if line.is_changed)
+
+
+MERGED = """\
+#include "a.h"
+extern int act(int);
+unsigned long jiffies_64;
+static inline __attribute__((always_inline)) void inner(int a, int *p)
+{
+	if (a < 3)
+		return;
+	if (a & 64) {
+		*p += 100;
+		return;
+	}
+	act(a);
+}
+int outer(int a,
+		int *p)
+{
+	static int turn = 0;
+	int b, c;
+
+	if (turn++ & 1)
+		return -11;
+	b = 4;
+	c = act(a);
+	inner(c, p);
+	return c + b;
+}
+"""
+
+
+def merged_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TableLine]:
+    """Return the lines of both functions; of equal ones, the last."""
+    before = MERGED.replace("a < 3", "a < 4").replace("turn++ & 1", "turn++ & 3")
+    files = (MERGED, HEADER), (before, HEADER)
+    _, table = prepared(folder, monkeypatch, *files, whole_functions=True)
+    return {line.text.strip(): line for line in table.lines}
+
+
+def test_a_line_that_leaves_runs_as_often_as_the_statement_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gcc makes one end of all `return` of an inlined function, which ran for the others."""
+    lines = merged_lines(tmp_path, monkeypatch)
+    store, end = lines["*p += 100;"], lines["return;"]
+    assert store.code and end.code
+    assert end.code.parts == store.code.parts
+
+
+def test_lines_without_instructions_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gcc marks declarations at the instruction of the next statement."""
+    lines = merged_lines(tmp_path, monkeypatch)
+    silent = {text for text, line in lines.items() if line.state is LineState.NO_CODE}
+    assert silent >= {"int *p)", "{", "static int turn = 0;", "int b, c;"}
+    assert lines["int outer(int a,"].functions == ("outer",)
 
 
 def test_a_line_that_the_configuration_leaves_out(

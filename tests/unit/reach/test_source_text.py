@@ -126,13 +126,136 @@ BODIES = """\
 @pytest.mark.parametrize(
     ("line", "head", "behind"),
     [
-        (3, (1, 2), 4), (5, (4,), 7), (9, (), 11), (12, (11,), 0), (15, (), 16), (17, (), 18),
-        (19, (), 20),
+        (3, (1, 2), (4,)), (5, (4,), (7,)), (9, (), (11,)), (12, (11,), ()), (15, (), (16,)),
+        (17, (), (18,)), (19, (), (20,)),
     ],
 )  # fmt: skip
-def test_a_body_that_leaves_has_a_condition(line: int, head: tuple[int, ...], behind: int) -> None:
+def test_a_body_that_leaves_has_a_condition(
+    line: int, head: tuple[int, ...], behind: tuple[int, ...]
+) -> None:
     source = SourceText(BODIES, {})
     assert (source.guard(line), source.after_guard(line)) == (head, behind)
+
+
+STRAIGHT = """\
+	do {
+		if (a)
+			return 1;
+		int b;
+		c = call(a,
+			b);
+	} while (c);
+	if (a)
+		continue;
+	call();
+	call();
+out:
+	call();
+	if (b) {
+		goto out;
+	}
+	call();
+	if (c)
+		call();
+	for (;;) {
+		if (d)
+			break;
+	}
+	call();
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "behind"), [(3, (4, 5, 6)), (9, (10, 11)), (15, (17, 18)), (22, (23,))]
+)
+def test_the_way_around_a_body_leads_to_all_that_runs_in_any_case(
+    line: int, behind: tuple[int, ...]
+) -> None:
+    """The next statement may have no instruction, such as rcu_read_lock()."""
+    assert SourceText(STRAIGHT, {}).after_guard(line) == behind
+
+
+ENDS = """\
+static ssize_t reset(struct file *file,
+		size_t count)
+{
+	static atomic_t turn = ATOMIC_INIT(0);
+	struct task_struct *g, *p __maybe_unused;
+	unsigned long sizes[A + 1], size = A *
+		sizeof_all * B;
+	static const char *const names[] = {
+		"a",
+	};
+	if (a) {
+		int b = 1;
+
+		call(a,
+			b); /* why */
+		return -EAGAIN;
+	}
+	if (b)
+		call();
+	return 0;
+	if (c) {
+		call();
+out:
+		goto done;
+	}
+	for (;;) {
+		a++;
+		break;
+		else
+			call();
+		continue;
+		WARN_ON_ONCE(IS_ENABLED(A) && b);
+		return ret;
+		call();
+		return call(a);
+		int c;
+		return;
+#ifdef A
+		call();
+#endif
+		return;
+		return;
+	}
+}
+static void plain(void)
+{
+	a = b ? c :
+		d;
+	return a;
+	default:
+	call();
+	return;
+	static_branch_enable(&a);
+	goto out;
+	a * b = c;
+}
+static inline int one(void) { int a = 1; return a; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "before"),
+    [
+        (16, (14, 15)), (20, ()), (24, ()), (28, (27,)), (31, ()), (33, ()), (35, ()), (37, ()),
+        (41, ()), (42, ()), (27, ()), (49, ()), (52, (51,)), (54, (53,)),
+    ],
+)  # fmt: skip
+def test_the_statement_that_runs_before_a_line_that_leaves(
+    line: int, before: tuple[int, ...]
+) -> None:
+    """No way leads around it: no condition, label or directive is between them."""
+    assert SourceText(ENDS, {}).statement_before(line) == before
+
+
+def test_what_has_no_code_of_its_own() -> None:
+    """gcc has beginnings of statements for declarations; their address is that of other code."""
+    source = SourceText(ENDS, {})
+    lines = [line for line in (*range(1, 21), *range(45, 58)) if not source.can_run(line)]
+    assert lines == [2, 3, 4, 5, 8, 46]
+    assert [source.head(line) for line in (1, 2, 4)] == [(1, 2, 3), (1, 2, 3), ()]
 
 
 def test_options_that_are_not_set_leave_lines_out() -> None:
