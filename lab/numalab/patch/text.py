@@ -15,7 +15,7 @@ from numalab.patch.verdict import (
 )
 from numalab.patch.warned import NAMES
 from numalab.reach.model import LineReach, PatchReach
-from numalab.reach.reach_map import UNKNOWN, needed_feature
+from numalab.reach.reach_map import feature_text, needed_feature
 from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
@@ -107,16 +107,15 @@ def reach_summary(reach: PatchReach) -> list[str]:
 
 
 def _function(line: LineReach, reach: PatchReach) -> str:
-    """Return the function of a line, and what a guest must have so that the function runs."""
+    """Return the function of a line, and what a guest may need so that the function runs."""
     if not line.functions:
         return ""
     name = line.functions[0]
     sides = [side for side in (reach.patched, reach.baseline) if side]
     if any(name in other.functions and other.executions for s in sides for other in s.lines):
         return f" in {name}(); other lines of the function ran"
-    feature = needed_feature(line.file, name)
-    needs = "" if feature == UNKNOWN else f"; needs {feature}"
-    return f" in {name}(){needs}"
+    needs = feature_text(needed_feature(line.file, name))
+    return f" in {name}(){needs and f'; {needs}'}"
 
 
 def _title(verdict: PatchVerdict) -> str:

@@ -20,7 +20,7 @@ from numalab.reach.source_text import SourceText, function_lines
 from numalab.source.changes import FileChange
 
 _CONTEXT = 3  # lines of a patch around changed ones
-_NEIGHBOURS = 8  # lines to search for code beside an insertion
+_NEIGHBOURS = 16  # lines to search for code beside an insertion
 _MAX_JUMPS = 1 << 14
 _MAX_LINES = 2000  # of one file
 

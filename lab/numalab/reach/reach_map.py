@@ -28,9 +28,13 @@ MAPPED = (
 )
 _BELOW = ("kernel/sched/", *(name for name in MAPPED if name.startswith("mm/")))
 
-# What a machine, load or setting must have so that a function runs: the first match counts.
+# What a machine, load or setting must have so that a function runs: the first match counts. A file
+# operation comes before what it is about.
 # Sources: the conditions in front of the calls in Linux 6.12, and Documentation/scheduler/.
 _FEATURES: tuple[tuple[str, str], ...] = (
+    (r"kernel/sched/debug\.c:.*_(write|set|enable|disable)$", "a write to its file in debugfs"),
+    (r"kernel/sched/debug\.c:.*(show|print|open|read|sched_debug)", "a reader of its file"),
+    (r".*:(sysctl_|proc_do)|kernel/sched/.*:.*_handler$", "a reader or writer of its sysctl"),
     (r"kernel/sched/(deadline|cpudeadline)\.c|.*:.*(_dl_|dl_(server|task|bw))", "deadline tasks"),
     (r"kernel/sched/(rt|cpupri)\.c|.*:.*_rt_", "real-time tasks (SCHED_FIFO, SCHED_RR)"),
     (r".*:.*uclamp", "uclamp"),
@@ -50,7 +54,7 @@ _FEATURES: tuple[tuple[str, str], ...] = (
     (r".*:.*(move_pages|migrate_pages)|mm/migrate\.c", "migration of pages"),
     (r".*:.*(affinity|allowed|migration_cpu)", "changes of affinity"),
     (r".*:.*(numa|nid|preferred)", "tasks with memory on several nodes (NUMA balancing)"),
-    (r".*:.*(debug|show|print|proc_|sysctl|param_)", "a reader of debugfs, procfs or sysctl"),
+    (r".*:.*(debug|show|print|proc_|param_)", "a reader of debugfs or procfs"),
     (r".*:.*(init|setup|build)", "the boot of another machine"),
 )  # fmt: skip
 UNKNOWN = "unknown"
@@ -180,9 +184,14 @@ def _missed(line: TableLine) -> MissedLine:
 
 
 def needed_feature(file: str, function: str) -> str:
-    """Return what a guest must have so that a function runs, UNKNOWN if the table lacks it."""
+    """Return what a guest may need so that a function runs, by its name; UNKNOWN for none."""
     text = f"{file}:{function}"
     return next((what for pattern, what in _FEATURES if re.match(pattern, text)), UNKNOWN)
+
+
+def feature_text(feature: str) -> str:
+    """Return a feature in words, as the guess that it is; "" for UNKNOWN."""
+    return "" if feature == UNKNOWN else f"perhaps needs {feature}"
 
 
 def coverage(cells: Iterable[CellReach], table: LineTable) -> Mapping[str, tuple[int, int]]:

@@ -87,7 +87,7 @@ def _side_lines(side: RunReach) -> Iterator[str]:
         yield f"  without code: {_numbers(line.number for line in silent)}"
     for function in side.functions:
         count = f"{function.executions:,} executions" if function.executions else "not reached"
-        yield f"  {function.name}() differs, though none of its lines changed: {count}"
+        yield f"  {function.name}() differs, without a changed line that has code: {count}"
     yield from (f"  {note}" for note in side.notes)
 
 

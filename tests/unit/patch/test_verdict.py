@@ -510,7 +510,7 @@ def test_a_line_that_did_not_run_has_the_feature_that_it_needs() -> None:
     patch = PatchReach(series="s", code=CodeChange.LINES, patched=side)
     assert reach_summary(patch)[1:] == [
         "  not reached: kernel/sched/fair.c:7761 in select_idle_smt();"
-        " needs SMT, or CPUs of different capacity"
+        " perhaps needs SMT, or CPUs of different capacity"
     ]
     beside = line.model_copy(update={"number": 7762, "kind": "context", "executions": 4})
     other = side.model_copy(update={"side": "baseline", "lines": (beside,)})

@@ -18,6 +18,7 @@ from numalab.reach.reach_map import (
     MissedLine,
     branch_table,
     coverage,
+    feature_text,
     needed_feature,
     select_cells,
 )
@@ -83,6 +84,27 @@ def test_a_missed_line_has_the_feature_that_it_needs() -> None:
 )
 def test_needed_feature(function: str, feature: str) -> None:
     assert needed_feature(FAIR, function) == feature
+
+
+@pytest.mark.parametrize(
+    ("place", "feature"),
+    [
+        ("kernel/sched/debug.c:numa_reset_write", "a write to its file in debugfs"),
+        ("kernel/sched/debug.c:sched_show_numa", "a reader of its file"),
+        ("kernel/sched/debug.c:dirty_sched_domain_sysctl", UNKNOWN),
+        ("kernel/sched/core.c:sysctl_numa_balancing", "a reader or writer of its sysctl"),
+        ("kernel/sched/rt.c:sched_rt_handler", "a reader or writer of its sysctl"),
+        ("mm/memory.c:numa_migrate_check", "tasks with memory on several nodes (NUMA balancing)"),
+    ],
+)
+def test_a_file_operation_needs_its_reader_or_writer(place: str, feature: str) -> None:
+    file, _, function = place.partition(":")
+    assert needed_feature(file, function) == feature
+
+
+def test_a_feature_is_a_guess() -> None:
+    assert feature_text("uclamp") == "perhaps needs uclamp"
+    assert feature_text(UNKNOWN) == ""
 
 
 def test_coverage_counts_lines_of_all_cells() -> None:

@@ -15,7 +15,7 @@ from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.patched_kernel import find_kernel, patched_kernel
 from numalab.reach.prepare import plan_reach
-from numalab.reach.reach_map import CellChoice, coverage, select_cells
+from numalab.reach.reach_map import CellChoice, coverage, feature_text, select_cells
 from numalab.units import parse_seconds
 
 app = typer.Typer(no_args_is_help=True)
@@ -83,5 +83,6 @@ def _lines(choice: CellChoice) -> list[str]:
         lines.append(f"most executions: {'; '.join(choice.most)}")
     for line in choice.missed[:_MOST_MISSED]:
         place = f"{line.file}:{line.number} {line.function}()"
-        lines.append(f"not reached: {place}: needs {line.feature}")
+        needs = feature_text(line.feature)
+        lines.append(f"not reached: {place}{needs and f': {needs}'}")
     return lines

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from numalab.hunt.direction.corpus import BranchOutcome, Corpus, target_lines
 from numalab.reach.model import LineKind, LineReach, PatchReach, Reached, RunReach
-from numalab.reach.reach_map import SCHEDULER, UNKNOWN, needed_feature
+from numalab.reach.reach_map import SCHEDULER, feature_text, needed_feature
 from numalab.reach.text import verdict_text
 from numalab.units import counted
 
@@ -191,9 +191,9 @@ def coverage_lines(coverage: HuntCoverage) -> Iterator[str]:
         yield f"reach: {coverage.summary}, in {boots}; {outcomes} the changed functions"
     never = coverage.never_ran
     for line in never[:_MOST_NEVER]:
-        feature = needed_feature(line.file, line.function)
-        needs = "" if feature == UNKNOWN else f" (needs {feature})"
-        yield f"  never ran: {_place(line.file, line.line, line.function)}{needs}: {_text(line)}"
+        needs = feature_text(needed_feature(line.file, line.function))
+        place = f"{_place(line.file, line.line, line.function)}{needs and f' ({needs})'}"
+        yield f"  never ran: {place}: {_text(line)}"
     if len(never) > _MOST_NEVER:
         yield f"  and {len(never) - _MOST_NEVER} more changed lines that never ran"
     branches = sorted(coverage.branches, key=lambda branch: not branch.is_open)
