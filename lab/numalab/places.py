@@ -1,5 +1,6 @@
 """Where the input folders, the results and the cache are, and who may change the inputs."""
 
+import grp
 import os
 import pwd
 import shlex
@@ -182,7 +183,8 @@ def cache_dir(*parts: str) -> Path:
         raise HostError(f"cannot use {shown(base)}: {error.strerror}", hint=_OTHER_CACHE) from None
     if status.st_uid not in (os.geteuid(), 0):
         raise HostError(f"the cache {shown(base)} belongs to another user", hint=_OTHER_CACHE)
-    if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+    of_group = bool(status.st_mode & stat.S_IWGRP) and not _is_private(base, status)
+    if status.st_mode & stat.S_IWOTH or of_group:
         hint = f"chmod go-w {shlex.quote(str(base))}, and remove what others may have put there"
         raise HostError(f"other users may write to the cache {shown(base)}", hint=hint)
     path = base
@@ -274,9 +276,23 @@ def _unsafe(path: Path, status: os.stat_result, *, may_be_sticky: bool) -> str:
         return ""
     if mode & stat.S_IWOTH:
         return f"every user may write to {shown(path)} (fix: chmod o-w)"
-    if mode & stat.S_IWGRP:  # or the mask of an ACL: acl(5)
+    if mode & stat.S_IWGRP and not _is_private(path, status):
         return f"other users may write to {shown(path)} (fix: chmod g-w)"
     return ""
+
+
+def _is_private(path: Path, status: os.stat_result) -> bool:
+    """Whether the group of a file has no member but the file's user (umask 002, pam_umask(8)).
+
+    With an ACL, the mode has its mask instead of what the group may do: acl(5).
+    """
+    try:
+        user, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
+        has_acl = "system.posix_acl_access" in os.listxattr(path, follow_symlinks=False)
+    except (KeyError, OSError):
+        return False
+    own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
+    return own and not has_acl and {*group.gr_mem} <= {user.pw_name}
 
 
 def _trusted() -> frozenset[int]:

@@ -196,7 +196,7 @@ def test_a_read_only_place_for_a_new_cache_is_one_message(small_disk: Path) -> N
         (lambda path: path.symlink_to("/nowhere"), "cannot create .*: File exists"),
         (lambda path: path.symlink_to(path), "cannot create .*: "),
         (lambda path: (path.mkdir(), path.chmod(0o777)), "other users may write to the cache"),
-        (lambda path: (path.mkdir(), path.chmod(0o770)), "other users may write to the cache"),
+        (lambda path: (path.mkdir(), path.chmod(0o772)), "other users may write to the cache"),
     ],
 )
 def test_a_cache_that_cannot_be_used_is_one_message(

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -79,6 +80,21 @@ def test_a_plugin_that_a_group_can_change_is_refused(lab: Path, part: str) -> No
     refused(lab, "other users may write to")
 
 
+@as_root
+def test_a_group_of_one_user_is_no_danger(lab: Path) -> None:
+    """Where users have groups of their own, umask is 002: Ubuntu, Fedora."""
+    for part in (lab, lab / "plugins", lab / "plugins" / "mine.py"):
+        part.chmod(0o775)
+    load_plugins()
+    assert (lab / "ran").exists()
+    (lab / "ran").unlink()
+    entries = [(0x01, 7, -1), (0x02, 7, STRANGER), (0x04, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]
+    packed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    acl = struct.pack("<I", 2) + packed
+    os.setxattr(lab / "plugins", "system.posix_acl_access", acl)
+    refused(lab, "other users may write to")
+
+
 def test_the_command_line_says_why(lab: Path) -> None:
     (lab / "plugins").chmod(0o777)
     done = numalab("topology", "list")
@@ -112,6 +128,7 @@ def test_a_link_to_a_lab_folder_changes_nothing(
     refused(lab, "every user may write to")
 
 
+@as_root
 @pytest.mark.parametrize("mode", [0o1775, 0o1777])
 def test_a_folder_of_plugins_that_is_a_link_may_not_be_sticky(
     lab: Path, tmp_path: Path, mode: int
@@ -119,6 +136,7 @@ def test_a_folder_of_plugins_that_is_a_link_may_not_be_sticky(
     """Another user cannot rename a file in a sticky folder, but can add one."""
     (lab / "plugins").rename(tmp_path / "elsewhere")
     (lab / "plugins").symlink_to(tmp_path / "elsewhere")
+    os.chown(tmp_path / "elsewhere", 0, 100)
     (tmp_path / "elsewhere").chmod(mode)
     refused(lab, "may write to")
 
