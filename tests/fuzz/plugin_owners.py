@@ -39,13 +39,15 @@ class Attempt:
     def foreign(self) -> str:
         """Return the path that another user can change, empty where there is none.
 
-        The lab folder may be a sticky one, as the folders above it may.
+        The lab folder may be a sticky one, as the folders above it may. root's group has no other
+        member; the other users here have no entries, and no groups of their own.
         """
         for path in _chain(self.file):
             status = path.stat()
             if status.st_uid not in (ROOT, self.user):
                 return f"{path} is of user {status.st_uid}"
-            writable = stat.S_IMODE(status.st_mode) & 0o022
+            private = (status.st_uid, status.st_gid) == (ROOT, ROOT) and not os.listxattr(path)
+            writable = stat.S_IMODE(status.st_mode) & (0o002 if private else 0o022)
             above = path in (self.lab, *self.lab.parents)
             if writable and not (above and status.st_mode & stat.S_ISVTX):
                 return f"{path} has mode {stat.S_IMODE(status.st_mode):o}"
