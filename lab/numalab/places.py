@@ -80,12 +80,15 @@ def find_input(kind: str, name: str) -> Path | None:
 
 
 def own_input(path: Path) -> Path:
-    """Return a file or folder of inputs by its path. Raises UserError as `find_inputs` does."""
-    if not os.path.lexists(path):
-        return path
+    """Return a file or folder of inputs by its path. Raises UserError as `find_inputs` does.
+
+    What is in no lab folder is checked as a lab folder would be.
+    """
     whole = path.absolute()
-    holding = (folder for folder in lab_folders() if whole.is_relative_to(folder.absolute()))
-    return _own(path, next(holding, path))
+    if whole.is_relative_to(shipped_dir()) or not os.path.lexists(path):
+        return path
+    kinds = [folder.absolute() / kind for folder in lab_folders() for kind in BELIEVED]
+    return _own(path, next((kind.parent for kind in kinds if whole.is_relative_to(kind)), path))
 
 
 def require_in_lab(name: str, choices: Collection[str], file: Path, key: str) -> None:

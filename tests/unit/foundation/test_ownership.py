@@ -19,6 +19,7 @@ from numalab.places import (
     own_input,
     project_dir,
     require_own,
+    shipped_dir,
     skipped_inputs,
 )
 from numalab.plugins import load_plugins, require_plugins
@@ -199,6 +200,18 @@ def test_a_study_by_its_path_is_checked_too(lab: Path, tmp_path: Path) -> None:
         (folder / "mine.toml").chmod(0o666)
         with pytest.raises(UserError, match=r"mine\.toml: is not used"):
             find_study(str(folder / "mine.toml"))
+
+
+def test_the_current_folder_makes_no_other_file_a_part_of_it(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands run in /tmp, too, to which every user may write."""
+    (tmp_path / "own").mkdir(mode=0o755)
+    (tmp_path / "own" / "mine.toml").touch(0o644)
+    tmp_path.chmod(0o1777)
+    monkeypatch.chdir(tmp_path)
+    assert find_study("own/mine.toml") == Path("own/mine.toml")
+    assert own_input(shipped_dir() / "workloads" / "bound-hogs")
 
 
 @pytest.mark.parametrize("variable", ["NUMALAB_HOME", "NUMALAB_PATH"])
