@@ -182,11 +182,9 @@ def _load(name: str, extending: tuple[str, ...]) -> Recipe:
     elif twice := sorted({*base.packages} & {*table.packages}):
         reason = f"{base.name}, which this extends, has {twice[0]} already"
         raise UserError(reason, file=file, key="packages")
-    own = (
-        ()
-        if table.files is None
-        else (own_input(_folder(file.parent / table.files, file, "files")),)
-    )
+    own: tuple[Path, ...] = ()
+    if table.files is not None:
+        own = (own_input(_folder(file.parent / table.files, file, "files")),)
     return Recipe(
         name=name,
         file=file,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from numalab.errors import shown
+from numalab.patch.candidates import HEADLINES
 from numalab.patch.hunting import FoundCase
 from numalab.patch.verdict import (
     CellCase,
@@ -20,7 +21,7 @@ from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
-_MOST_UNCHANGED = {False: 6, True: 4}  # with changes above them
+_MOST_UNCHANGED = 4  # below changes; without any, all headline measures have room
 _MOST_OF_A_KIND = 4
 _MOST_LINES_OF_REACH = 3
 _HEADLINES: dict[Word, str] = {
@@ -76,7 +77,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield [f"MAY DIFFER (not tested by fresh runs)  {_few(verdict.untested)}"]
     if verdict.unchanged:
         yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
-        most = _MOST_UNCHANGED[bool(verdict.changes)]
+        most = _MOST_UNCHANGED if verdict.changes else len(HEADLINES)
         more = len(verdict.unchanged) - most
         rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []
         yield [*map(unchanged_line, verdict.unchanged[:most]), *rest]

@@ -210,8 +210,7 @@ def unchanged_of(
     Those that may differ are left out (`undecided_of`, `untested_of`).
     """
     differ = {(change.machine, change.load, change.measure) for change in changes}
-    left = (*_undecided(outcome), *_untested(outcome, cells), *standing_out(outcome, cells))
-    for cell, name in left:
+    for cell, name in (*_undecided(outcome), *_untested(outcome, cells)):
         differ.add((cell.topology, cell.label, name))
     return tuple(_unchanged(outcome.first_runs(), cells, differ))
 
@@ -221,7 +220,7 @@ def untested_of(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[str,
 
     Fresh runs tested none of them.
     """
-    seeming = [*_untested(outcome, cells), *standing_out(outcome, cells)]
+    seeming = _untested(outcome, cells)
     return tuple(dict.fromkeys(f"{name} in {cell}" for cell, name in seeming))
 
 
@@ -232,6 +231,7 @@ def _untested(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[tup
             name = candidate.info.name
             if name in HEADLINES and (cell, name) not in tested:
                 yield cell, name
+    yield from standing_out(outcome, cells)
 
 
 def standing_out(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[tuple[Cell, str], ...]:
@@ -241,13 +241,15 @@ def standing_out(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[tup
     change: the number of runs followed other measures.
     """
     infos, tested, different = judged(outcome.runs), _tested(outcome), list[tuple[Cell, str]]()
+    share = LEVEL / max(1, len(infos) * len(cells))
     for cell in cells:
+        mine = [run for run in outcome.runs if run.cell == cell]
         for info in infos:
-            sides = sample(outcome.runs, cell, info.name)
-            p_value = rank_p(sides.before, sides.after) if sides.fewest >= FEWEST else 1.0
-            corrected = p_value * len(infos) * len(cells)
-            notable = corrected < LEVEL and is_notable(compare(sides), info.unit)
-            if notable and (cell, info.name) not in tested:
+            sides = sample(mine, cell, info.name)
+            if (cell, info.name) in tested or sides.fewest < FEWEST:
+                continue
+            shown = rank_p(sides.before, sides.after) < share
+            if shown and is_notable(compare(sides), info.unit):
                 different.append((cell, info.name))
     return tuple(different)
 
