@@ -38,11 +38,19 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
         print(_json(value))
         return
     if isinstance(text, str):
-        print("\n".join(map(shown, text.split("\n"))))
+        print(_clean(text))
         return
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --json need not pay
+    from rich.segment import Segment, Segments  # noqa: PLC0415
 
-    Console(width=None if sys.stdout.isatty() else 100).print(text)
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    parts = (Segment(_clean(part.text), part.style) for part in console.render(text))
+    console.print(Segments(parts), end="")
+
+
+def _clean(text: str) -> str:
+    """Return a text of several lines without control characters."""
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def _json(value: object) -> str:
@@ -88,8 +96,7 @@ def _plainly(line: str) -> str:
 
 def say(text: str) -> None:
     """Print a message on stderr, without control characters."""
-    lines = (shown(line.expandtabs()) for line in text.split("\n"))
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    print(_clean(text.expandtabs()), file=sys.stderr, flush=True)
 
 
 def say_waiting(results: Path) -> None:
