@@ -74,6 +74,17 @@ def make_dir(path: Path) -> None:
         raise HostError(f"cannot create {shown(path)}: {error.strerror}") from None
 
 
+def check_free(path: Path, option: str) -> None:
+    """Check that a path is free for a folder of a guest's files, which replace none of the user's.
+
+    Raises UserError unless nothing is there, or an empty folder.
+    """
+    with reading(path):
+        free = not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
+    if not free:
+        raise UserError("is there, and is not an empty folder", file=path, key=option)
+
+
 def utf8_path(path: Path) -> Path:
     """Return a path of the same file that is UTF-8, for libraries in Rust: polars takes no other.
 

@@ -1,6 +1,5 @@
 """One command, or a shell, in one guest: what `numalab boot` and `numalab shell` do."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from numalab.campaign.build import Builds, with_choice, with_kernel
 from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.errors import GuestLost, HostError, LabError, UserError
-from numalab.files import left_by_guest, make_dir, reading, replacing
+from numalab.files import check_free, left_by_guest, make_dir, replacing
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, Remark, RemarkKind, run_guest
@@ -220,7 +219,8 @@ def run_folder(keep: Path | None) -> Iterator[RunDir]:
     That of a lost guest stays in the cache, under a name of its own.
     """
     if keep is not None:
-        _check_free(keep)
+        check_guest_path(keep)
+        check_free(keep, "--keep")
         try:
             yield RunDir(keep)
         except LabError:
@@ -236,11 +236,3 @@ def run_folder(keep: Path | None) -> Iterator[RunDir]:
             kept = Path(tempfile.mkdtemp(prefix="lost-", dir=boots))
             path.rename(kept)  # takes the place of an empty folder, rename(2)
             raise lost.moved(kept) from None
-
-
-def _check_free(keep: Path) -> None:
-    check_guest_path(keep)
-    with reading(keep):
-        free = not os.path.lexists(keep) or (keep.is_dir() and not any(keep.iterdir()))
-    if not free:
-        raise UserError("is there, and is not an empty folder", file=keep, key="--keep")

@@ -137,10 +137,10 @@ def file_to_write(path: Path | None, option: str) -> None:
     folder_to_write(path.parent, option)
 
 
-def folder_to_write(path: Path | None, option: str, *, empty: bool = False) -> None:
+def folder_to_write(path: Path | None, option: str) -> None:
     """Check before a long command that a folder is there or can be made, and takes files.
 
-    An `empty` one is for files of a guest, which may replace none of the user's. Raises UserError.
+    Raises UserError.
     """
     if path is None:
         return
@@ -150,8 +150,6 @@ def folder_to_write(path: Path | None, option: str, *, empty: bool = False) -> N
             raise UserError("is there, and is no folder", file=nearest, key=option)
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UserError("you may not write to this folder", file=nearest, key=option)
-        if empty and path.is_dir() and any(path.iterdir()):
-            raise UserError("is not an empty folder", file=path, key=option)
 
 
 def kernel_words(words: Sequence[str] | None) -> tuple[str, ...]:

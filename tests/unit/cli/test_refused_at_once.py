@@ -12,6 +12,7 @@ from numalab.cli.options import file_to_write, folder_to_write
 from numalab.cli.results import export, report, trace, verify
 from numalab.cli.study import patch, run
 from numalab.errors import UserError
+from numalab.files import check_free
 from support.one_command import invoke
 
 Command = Callable[..., None]
@@ -64,10 +65,12 @@ def test_a_place_that_can_be_written(tmp_path: Path) -> None:
     file_to_write(None, "--junit")
     file_to_write(tmp_path / "new" / "junit.xml", "--junit")
     folder_to_write(tmp_path, "--out")
-    folder_to_write(tmp_path / "new" / "newer", "--out", empty=True)
+    folder_to_write(tmp_path / "new" / "newer", "--out")
+    check_free(tmp_path, "--out")
+    check_free(tmp_path / "new" / "newer", "--out")
     (tmp_path / "Makefile").touch()
-    with pytest.raises(UserError, match="--out: is not an empty folder"):
-        folder_to_write(tmp_path, "--out", empty=True)
+    with pytest.raises(UserError, match="--out: is there, and is not an empty folder"):
+        check_free(tmp_path, "--out")
     with pytest.raises(UserError, match="--junit: is a device"):
         file_to_write(Path("/dev/null"), "--junit")
     with pytest.raises(UserError, match="cannot read: File name too long"):

@@ -16,7 +16,7 @@ from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.errors import UserError, WorkloadFailed
-from numalab.files import open_regular, reading, write_text
+from numalab.files import check_free, open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
 from numalab.machine.model import MODES, QUANTUM_NS, SHIFTS, check_quantum
@@ -135,7 +135,9 @@ def command(
     if not words[0]:
         raise UserError("the first word of the command is empty", key="CMD")
     options.file_to_write(page, "--page")
-    options.folder_to_write(out, "--out", empty=True)
+    options.folder_to_write(out, "--out")
+    if out is not None:
+        check_free(out, "--out")
     with options.named_placement(), progress_lines("boot") as tell:
         prepared = build([spec], recipe, on_progress=tell)
         if host_root:
