@@ -10,7 +10,6 @@ import pytest
 from numalab.analysis.measures.numa_balancing import (
     autonuma_cost,
     local_percent,
-    page_range_updates,
 )
 from numalab.measure import Direction
 from numalab.report.document import StudyResults
@@ -18,6 +17,7 @@ from numalab.report.formats.mmtests import (
     PERCENTILE,
     MmtestsRow,
     numa_lines,
+    page_range_updates,
     render_mmtests,
     table_of_operations,
     table_of_values,

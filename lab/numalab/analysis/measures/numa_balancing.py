@@ -176,18 +176,11 @@ def _faults(run: Recording) -> Iterator[Measure]:
 register_measures("NUMA faults", (ON_PREFERRED_NODE, SHARED, TASKS_ON_PREFERRED), _faults)
 
 
-PAGES_OF_A_PMD = 512  # base pages of a huge page on x86-64
 # Costs in the model: of one PTE update, one hinting fault and one page migrated. Its unit is a
 # million accesses of 8 bytes. struct page is taken as 56 bytes, so one is 7 accesses.
 COST_UPDATE, COST_FAULT, COST_MIGRATED = 7, 5000, 19
 
 Counters = Mapping[str, float | None]
-
-
-def page_range_updates(counters: Counters) -> float | None:
-    """Return the base pages marked for hinting faults: PTEs, and 512 for each PMD, if counted."""
-    base, huge = counters.get("numa_pte_updates"), counters.get("numa_huge_pte_updates")
-    return None if base is None else base + PAGES_OF_A_PMD * (huge or 0)
 
 
 def local_percent(counters: Counters) -> float | None:
@@ -234,10 +227,10 @@ SCAN_PASSES = MeasureFamily(
     "numa_scan_passes",
     "passes",
     NONE,
-    "How often NUMA balancing marked the memory that the workload allocates: base pages marked, "
-    "512 for a huge one, by those of its `memory_mib`. A page that is still marked is not counted "
-    "again.",
-    (*_vmstat("numa_pte_updates", "numa_huge_pte_updates"), guest("memory_mib of the workload")),
+    "How often NUMA balancing marked the memory that the workload allocates: the base pages marked "
+    "(512 of a huge one, which numa_pte_updates contains) divided by those of its `memory_mib`. A "
+    "page that is still marked is not counted again.",
+    (*_vmstat("numa_pte_updates"), guest("memory_mib of the workload")),
 )
 OTHER_FAULTS = MeasureFamily(
     "other_minor_faults",
@@ -262,7 +255,7 @@ def _locality(run: Recording) -> Iterator[Measure]:
     yield LOCAL_FAULTS.of(local_percent(run.vmstat))
     yield AUTONUMA_COST.of(autonuma_cost(run.vmstat))
     if run.command is not None and run.command.memory_mib:
-        marked = page_range_updates(run.vmstat)
+        marked = run.vmstat.get("numa_pte_updates")
         pages = PAGES_OF_A_MIB * run.command.memory_mib
         yield SCAN_PASSES.of(None if marked is None else marked / pages)
     yield OTHER_FAULTS.of(_other_faults(run.vmstat))

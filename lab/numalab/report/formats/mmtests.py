@@ -16,7 +16,6 @@ from numalab.analysis.measures.numa_balancing import (
     Counters,
     autonuma_cost,
     local_percent,
-    page_range_updates,
 )
 from numalab.measure import Direction, MeasureInfo
 from numalab.report import cell_tables, formatting
@@ -33,6 +32,7 @@ DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elap
 PERCENTILE = re.compile(
     r"\w+?_p(?P<percent>99[._](?:5|9|95|99)|\d{1,2})(?:_(?P<label>\w+))?", re.ASCII
 )
+_PAGES_OF_A_PMD = 512  # base pages of a huge page on x86-64
 LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
 
 
@@ -305,6 +305,15 @@ def numa_lines(counters: Counters) -> tuple[tuple[str, float | None], ...]:
         ("NUMA pages migrated", get("numa_pages_migrated")),
         ("AutoNUMA cost", autonuma_cost(counters)),
     )
+
+
+def page_range_updates(counters: Counters) -> float | None:
+    """Return what mmtests prints: numa_pte_updates, and 512 more for each huge page.
+
+    numa_pte_updates contains those 512 already: change_pmd_range() in mm/mprotect.c (3.13 to 6.12).
+    """
+    base, huge = counters.get("numa_pte_updates"), counters.get("numa_huge_pte_updates")
+    return None if base is None else base + _PAGES_OF_A_PMD * (huge or 0)
 
 
 def _minor_faults(faults: float | None, major: float | None) -> float | None:
