@@ -5,9 +5,10 @@ sched_migrate_task does not name the mover. It follows from other events:
 - NUMA balancing announces task and destination in sched_move_numa or sched_swap_numa; a CPU's
   stopper (`migration/N`) carries the move out.
 - Any other move by a stopper is an active balance, a change of affinity or an exec.
-- A wake-up placed a task that was asleep.
+- A wake-up placed a task that was asleep. (From 6.12 on a load balancer may pull one, too, whose
+  dequeue is delayed: such a pull counts as a wake-up.)
 - The load balancer pulled a task that was runnable; an idle CPU may pull for others
-  (nohz_idle_balance()).
+  (nohz_idle_balance()). Pushes of real-time tasks and new masks of waiting tasks count here.
 """
 
 from collections.abc import Mapping

@@ -53,7 +53,7 @@ class Claim(Document):
     )
     """Changes up to this many percent are none; with `linear`, in the unit of the measure."""
     mechanism: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    """A measure that is above 0 where the patched code acts; `same` needs it."""
+    """A measure that is above 0 where the first variant acts; `same` needs it."""
     expect: tuple[ClaimVerdict, ...] = ()
     """Verdicts that are a success; any other one makes `numalab run` exit with 1."""
     topology: str | None = None

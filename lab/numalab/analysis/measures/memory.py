@@ -147,14 +147,14 @@ LOADS = _family(
     "loads",
     NONE,
     "How many loads of any task went to a memory in the window: what "
-    "`perf stat -a -e node-loads` counts where a CPU has that event.",
+    "`perf stat -a -e node-loads` counts on Sandy Bridge (on Skylake only local ones).",
 )
 LOAD_MISSES = _family(
     "memory_node_load_misses",
     "loads",
     NONE,
-    "How many loads of any task went to another node's memory in the window: what "
-    "`perf stat -a -e node-load-misses` counts where a CPU has that event.",
+    "How many loads of any task went to another node's memory in the window, as "
+    "`perf stat -a -e node-load-misses` counts.",
 )
 NODE_TRAFFIC = _family(
     "traffic_node{node}",

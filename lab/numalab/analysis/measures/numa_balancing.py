@@ -75,8 +75,8 @@ HOPS = MeasureFamily(
     "numa_moves_hops",
     "hops",
     NONE,
-    "The mean hops that NUMA balancing moved a task by. Nodes are one hop apart more for each "
-    "smaller distance between any two nodes that there is.",
+    "The mean hops that NUMA balancing moved a task by. Hops are the rank of the "
+    "distance among all in the table, 0 for local.",
     (_MOVED,),
     needs_nodes=True,
     may_be_never=True,

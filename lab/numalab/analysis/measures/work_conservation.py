@@ -23,7 +23,7 @@ IDLE_WHILE_OVERLOADED = MeasureFamily(
     "%",
     LOWER,
     f"The share of {WINDOW} in which an allowed CPU had no runnable task while a task that may use "
-    'it waited on another. `sample = ["tasks"]` records which CPUs a task may use. '
+    'it waited on another. Without `sample = ["tasks"]`, all CPUs count as allowed. '
     "A task being migrated counts on its destination from the moment of sched_migrate_task.",
     _WAITED,
 )
