@@ -14,13 +14,14 @@ from numalab.cpulist import Cpulists
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.progress import Progress, no_progress
+from numalab.recording.chunks import ROWS, event_chunks
 from numalab.recording.events import COLUMNS, lacking_fields, of_interest, typed
 from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
 from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
 from numalab.recording.residence import Level, Ranges, Resident, residents
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
-from numalab.recording.sums import ROWS, RunSums, Scope, add_up, event_chunks
+from numalab.recording.sums import RunSums, Scope, add_up
 from numalab.recording.window import Slices, Window, cut, find_window
 from numalab.recording.work_conservation import Masks
 from numalab.run_dir import RunDir

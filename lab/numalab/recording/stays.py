@@ -34,12 +34,17 @@ _STAY = {
 }
 
 
-def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None) -> pl.DataFrame:
+def stays(
+    events: pl.DataFrame,
+    window: Window,
+    held: pl.DataFrame | None = None,
+    ahead: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Return where each task was: pid, comm, cpu, start_ns, end_ns, runnable.
 
     A row ends with the task's next event or the window. Idle tasks are left out. Sorted by pid and
-    start. `held` is the state before the first event (pid, comm, cpu, runnable) for the later part
-    of a recording.
+    start. For a part of a recording, `held` is the state before its first event (pid, comm, cpu,
+    runnable), and `ahead` the `first_mentions` behind its last one.
     """
     mentions = sightings(events)
     if held is not None and not events.is_empty():
@@ -60,36 +65,41 @@ def stays(events: pl.DataFrame, window: Window, held: pl.DataFrame | None = None
         )
     if mentions.is_empty():
         return pl.DataFrame(schema=_STAY)
+    if ahead is not None:
+        behind = ahead.join(mentions, on="pid", how="semi").with_columns(
+            time_ns=pl.lit(window.end_ns, pl.Int64),
+            order=pl.lit(0, pl.UInt32),
+            cpu="from_cpu",
+            after="before",
+            dead=pl.lit(False),
+        )
+        mentions = pl.concat([mentions, behind.select(mentions.columns)])
     first, last = events["time_ns"][0], max(events["time_ns"][-1], window.end_ns)
     mentions = mentions.sort("pid", "time_ns", "order", maintain_order=True).with_columns(
+        was=pl.col("before").backward_fill().over("pid"),
+        end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
+    )
+    mentions = _with_losses(mentions, gaps(events)).with_columns(
         runnable=pl.col("after")
         .forward_fill()
         .over("pid")
-        .fill_null(pl.col("before").backward_fill().over("pid")),
-        was=pl.col("before").backward_fill().over("pid"),
+        .fill_null(pl.col("was"))
+        .fill_null(value=False),
     )
-    later = mentions.select(
-        "pid",
-        "comm",
-        "cpu",
-        start_ns="time_ns",
-        end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
-        runnable=pl.col("runnable").fill_null(value=False),
-        borne_out=pl.col("was").shift(-1).over("pid").fill_null(value=False),
-        dead="dead",
-    ).filter(~pl.col("dead"))
-    first_mentions = mentions.filter(pl.int_range(pl.len()).over("pid") == 0)
-    start = first_mentions.filter(~pl.col("born")).select(
+    later = mentions.filter(~pl.col("dead")).select(
+        "pid", "comm", "cpu", "end_ns", "runnable", start_ns="time_ns"
+    )
+    first_of_each = mentions.filter(pl.int_range(pl.len()).over("pid") == 0)
+    start = first_of_each.filter(~pl.col("born")).select(
         "pid",
         "comm",
         cpu="from_cpu",
-        start_ns=pl.lit(first, pl.Int64),
         end_ns="time_ns",
         runnable=pl.col("was").fill_null(value=False),
-        borne_out=pl.lit(True),
+        start_ns=pl.lit(first, pl.Int64),
     )
-    whole = _cut_at_gaps(pl.concat([start, later.drop("dead")]), gaps(events))
-    return clip(whole.select(list(_STAY)), window).sort("pid", "start_ns")
+    whole = pl.concat([start, later]).select(list(_STAY))
+    return clip(whole, window).sort("pid", "start_ns")
 
 
 def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.DataFrame:
@@ -164,6 +174,31 @@ def sightings(events: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).filter(pl.col("pid") != 0)
 
 
+FIRST_MENTION = {
+    "pid": pl.Int32,
+    "comm": pl.String,
+    "from_cpu": pl.Int16,
+    "before": pl.Boolean,
+    "born": pl.Boolean,
+}
+
+
+def first_mentions(events: pl.DataFrame) -> pl.DataFrame:
+    """Return each task's first mention, in the columns of `FIRST_MENTION`.
+
+    `before` is what the first mention proves that proves anything.
+    """
+    mentioned = sightings(events)
+    if mentioned.is_empty():
+        return pl.DataFrame(schema=FIRST_MENTION)
+    proved = mentioned.sort("time_ns", "order").group_by("pid", maintain_order=True)
+    return proved.agg(
+        pl.col("comm", "from_cpu").first(),
+        pl.col("before").drop_nulls().first(),
+        pl.col("born").first(),
+    )
+
+
 def births(events: pl.DataFrame) -> pl.DataFrame:
     """Return when tasks began: pid, time_ns. From then on a process id means another task."""
     if "event_pid" not in events.columns:
@@ -188,18 +223,33 @@ def _mention(rows: pl.DataFrame, task: str, **proved: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _cut_at_gaps(stayed: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """End a stay at the first loss of events on its CPU if the task's next event contradicts it."""
+def _with_losses(mentions: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """End a state at the first loss of events on its CPU if the task's next event contradicts it.
+
+    Other CPUs may name a task while its own loses events: what began within a loss ends as well.
+    After it a migration, which proves no state, does not continue the one before the loss.
+    """
     if lost.is_empty():
-        return stayed
-    losses = lost.select("cpu", gap_ns="start_ns").sort("gap_ns")
-    met = stayed.sort("start_ns").join_asof(
+        return mentions
+    losses = lost.select("cpu", lost_ns="start_ns", until_ns="end_ns").sort("until_ns")
+    met = mentions.sort("time_ns", maintain_order=True).join_asof(
         losses,
-        left_on="start_ns",
-        right_on="gap_ns",
+        left_on="time_ns",
+        right_on="until_ns",
         by="cpu",
         strategy="forward",
+        allow_exact_matches=False,
         check_sortedness=False,  # both are sorted; polars cannot tell with `by`
     )
-    cut = (pl.col("gap_ns") < pl.col("end_ns")) & ~pl.col("borne_out")
-    return met.with_columns(end_ns=pl.when(cut).then("gap_ns").otherwise("end_ns"))
+    borne_out = pl.col("was").shift(-1).over("pid").fill_null(value=False)
+    cut = (pl.col("lost_ns") < pl.col("end_ns")).fill_null(value=False) & ~borne_out
+    forgotten = pl.col("after").is_null() & pl.col("cut").shift(1).over("pid")
+    asleep = ~pl.col("was").fill_null(value=False)
+    return (
+        met.sort("pid", "time_ns", "order", maintain_order=True)
+        .with_columns(cut=cut)
+        .with_columns(
+            end_ns=pl.when("cut").then(pl.max_horizontal("lost_ns", "time_ns")).otherwise("end_ns"),
+            after=pl.when(forgotten & asleep).then(pl.lit(value=False)).otherwise("after"),
+        )
+    )

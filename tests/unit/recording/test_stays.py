@@ -134,6 +134,22 @@ def test_after_lost_events_a_task_must_be_borne_out(trace: Trace) -> None:
     assert lengths(events, 0, Window(0, 40)) == [(0, 5, 0), (5, 40, 1)]
 
 
+def test_what_another_cpu_names_within_a_loss_must_be_borne_out(trace: Trace) -> None:
+    """CPU 0 loses events from 6 to 20; CPU 1 moves two tasks to it meanwhile."""
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.wakeup(2, "gone:1", 1),
+        trace.wakeup(3, "stays:2", 1),
+        trace.mark(6, "x", 0),
+        trace.migrated_by(10, "b:3", "gone:1", 1, 0) | {"cpu": 1},
+        trace.migrated_by(11, "b:3", "stays:2", 1, 0) | {"cpu": 1},
+        trace.lost(20, 0),
+        trace.switch(30, 0, "idle", "stays:2"),
+        trace.mark(40, "x"),
+    )
+    assert lengths(events, 0, Window(0, 40)) == [(0, 11, 0), (11, 40, 1)]
+
+
 def test_no_event_gives_empty_queues(trace: Trace) -> None:
     window = Window(0, 10)
     assert stays(trace.table(), window).is_empty()

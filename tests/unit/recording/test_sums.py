@@ -5,7 +5,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.recording.sums import RunSums, Scope, add_up, event_chunks
+from numalab.recording.chunks import event_chunks
+from numalab.recording.sums import RunSums, Scope, add_up
 from numalab.recording.window import Window, cut
 from support.small_traces import Trace
 
