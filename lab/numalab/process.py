@@ -106,7 +106,7 @@ def run(
     """
     process = _start(argv, cwd=cwd, env=env, stdin=stdin is not None, stderr=subprocess.PIPE)
     began = time.monotonic()
-    data = stdin.encode() if stdin is not None else None
+    data = stdin.encode(errors="surrogateescape") if stdin is not None else None
     try:
         out, err = process.communicate(data, timeout)
     except subprocess.TimeoutExpired:

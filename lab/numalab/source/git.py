@@ -16,7 +16,7 @@ from typing import Literal
 from numalab.artifact.digest import digest_of
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
-from numalab.files import home_expanded, write_json, write_text
+from numalab.files import home_expanded, read_regular, write_json, write_text
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
@@ -26,9 +26,10 @@ from numalab.source.source_tree import forget_series
 PREFIX = "git:"
 _PLAIN_MODES = ("100644", "100755")
 _REPOSITORY_MODE = "160000 "
-_AT_ONCE = 500  # names on a command line
 _NO_SPACE = "No space left"
 _FULL = 32 << 20  # bytes: what a full disk may still have
+_ALL_AT_THE_TOP = "/*"
+_IGNORE_BYTES = 1 << 20
 _LONGEST = 300  # characters of a message of git
 
 
@@ -91,7 +92,8 @@ def resolve(path: Path, revision: str, kind: Literal["commit", "tree", ""] = "")
 def snapshot(path: Path) -> GitTree:
     """Return a folder in its present state: a work tree with uncommitted changes, or any folder.
 
-    Files that its .gitignore names are left out unless they are tracked. Raises UserError, also
+    Files that its .gitignore names are left out unless they are tracked or Debian's rule `/*` is
+    the only one. Raises UserError, also
     for a folder that holds another repository, and HostError.
     """
     folder = _own_folder(path)
@@ -128,19 +130,38 @@ def _write_tree(path: Path, repository: Path, index: Path, is_top: bool) -> str:
         "GIT_INDEX_FILE": str(index),
     }
     git(["add", "--all", "."], cwd=path, env=environment)
+    ignored = _hidden_at_the_top(path, environment)
     if is_top:
         words = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
         tracked = git(words, cwd=path, errors="surrogateescape").stdout.split("\0")
-        present = [name for name in tracked if name and os.path.lexists(path / name)]
-        for at in range(0, len(present), _AT_ONCE):
-            some = present[at : at + _AT_ONCE]
-            git(["--literal-pathspecs", "add", "-f", "--", *some], cwd=path, env=environment)
+        ignored += [name for name in tracked if name and os.path.lexists(path / name)]
+    files = [name for name in ignored if not (path / name).is_dir() or (path / name).is_symlink()]
+    names = "".join(f"{name}\0" for name in files)
+    git(["update-index", "--add", "-z", "--stdin"], cwd=path, env=environment, stdin=names)
     staged = git(["ls-files", "-z", "--stage"], cwd=path, env=environment).stdout.split("\0")
     for entry in staged:
         if entry.startswith(_REPOSITORY_MODE):
             name = entry.partition("\t")[2]
             raise UserError("is a git repository of its own, and is not read", file=path / name)
     return git(["write-tree"], cwd=path, env=environment).stdout.strip()
+
+
+def _hidden_at_the_top(path: Path, environment: dict[str, str]) -> list[str]:
+    """Return the files that only the rule `/*` ignores, which Debian adds to the kernel's own.
+
+    What a build leaves is ignored by others, and stays out.
+    """
+    file = path / ".gitignore"
+    text = read_regular(file, _IGNORE_BYTES, follow=False) if file.is_file() else b""
+    rules = text.decode("utf-8", "surrogateescape").splitlines()
+    if _ALL_AT_THE_TOP not in rules:
+        return []
+    real = (rule for rule in rules if rule.strip() and not rule.startswith("#"))
+    kept = [f"!{_ALL_AT_THE_TOP}", *(rule for rule in real if rule != _ALL_AT_THE_TOP)]
+    words = ["ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
+    words += [f"--exclude={rule}" for rule in kept]
+    listed = git(words, cwd=path, env=environment, errors="surrogateescape").stdout
+    return [name for name in listed.split("\0") if name]
 
 
 def _said(failed: CommandFailed) -> str:
@@ -254,6 +275,7 @@ def git(
     env: dict[str, str] | None = None,
     check: bool = True,
     errors: str = "replace",
+    stdin: str | None = None,
 ) -> Completed:
     """Run git without its hooks and lists of ignored files, or a git above this process."""
     plain = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
@@ -263,7 +285,8 @@ def git(
     options += ["-c", "core.fsmonitor=false", "-c", "core.excludesFile=/dev/null"]
     options += ["-c", "core.attributesFile=/dev/null", "-c", "diff.noprefix=false"]
     argv: list[str | Path] = [find_program("git", "git"), *options, *words]
-    return run(argv, cwd=cwd, env={**plain, **(env or {})}, check=check, errors=errors)
+    environment = {**plain, **(env or {})}
+    return run(argv, cwd=cwd, env=environment, stdin=stdin, check=check, errors=errors)
 
 
 def _reading(tree: GitTree) -> dict[str, str]:

@@ -67,6 +67,38 @@ def test_a_tracked_file_is_part_of_it_though_gitignore_names_it(tree: Path) -> N
     assert names(tree) == {"Makefile", ".gitignore"}
 
 
+DEBIAN = "*.o\n/vmlinux\n!keep.o\n# Debian packaging\n/*\n!/debian/\n"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_rule_of_debian_hides_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """Its source packages ignore all that is at the top. What a build leaves stays ignored."""
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    tree = tmp_path / "linux-source-6.12"
+    tree.mkdir()
+    if own:
+        in_git(tree, "init", "-q")
+    for folder in ("kernel/sched", "debian", "odd \udcff"):
+        (tree / folder).mkdir(parents=True)
+    (tree / "Makefile").write_text("VERSION = 6\n")
+    (tree / ".gitignore").write_text(DEBIAN)
+    (tree / "kernel/.gitignore").write_text("/made\n")
+    if own:
+        commit(tree)
+    left = ("vmlinux", "kernel/made", "kernel/sched/core.o")
+    for name in ("kernel/sched/new.c", "kernel/sched/keep.o", "debian/rules", *left):
+        (tree / name).write_text("")
+    (tree / "odd \udcff/a.c").write_text("")
+    (tree / "link.c").symlink_to("kernel/sched/new.c")
+    words = ["ls-tree", "-r", "-z", "--name-only", snapshot(tree).tree]
+    env = {"GIT_DIR": str(snapshot(tree).folder / "repository.git")}
+    listed = git(words, env=env, errors="surrogateescape").stdout.split("\0")
+    made = {"kernel/.gitignore", "kernel/sched/new.c", "kernel/sched/keep.o", "debian/rules"}
+    assert set(listed) == {"", "Makefile", ".gitignore", "link.c", "odd \udcff/a.c", *made}
+
+
 def test_a_repository_in_a_tree_is_refused(tree: Path) -> None:
     repository(tree / "driver", {"a.c": ""})
     with pytest.raises(UserError, match="driver: is a git repository of its own, and is not read"):
