@@ -29,7 +29,7 @@ class Bounds:
     total: int = 512 * _MIB
     largest: int = 256 * _MIB
     entries: int = 4096
-    depth: int = 6
+    depth: int = 12  # a copy of /sys/devices/system/cpu has nine
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class Collected:
 
 @dataclass
 class _Survey:
-    """Files to copy by path, and refused files with the reason."""
+    """Files to copy by path, their folders, and refused files with the reason."""
 
+    folders: list[PurePosixPath] = field(default_factory=list)
     chosen: dict[str, Inode] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     total: int = 0
@@ -86,6 +87,8 @@ def _read(descriptor: int, into: Path, folder: PurePosixPath, bounds: Bounds) ->
     for part in folder.parts[1:]:
         top = volume.find(top, part.encode())
     survey = _survey(volume, top, bounds)
+    for below in survey.folders:  # each after the one it is in
+        (into / below).mkdir(mode=0o700, exist_ok=True)
     files: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix=".out.", dir=into.parent) as scratch:
         taken = Path(scratch) / "file"
@@ -95,7 +98,7 @@ def _read(descriptor: int, into: Path, folder: PurePosixPath, bounds: Bounds) ->
             except DamagedDisk as damage:
                 survey.left_out.append(f"{name}: {damage}")
                 continue
-            _move(taken, into, Path(name))
+            taken.rename(into / name)
             files[name] = inode.size
     return Collected(files, tuple(survey.left_out))
 
@@ -110,13 +113,6 @@ def _copy(volume: Volume, inode: Inode, target: Path) -> None:
         os.close(descriptor)
 
 
-def _move(taken: Path, into: Path, name: Path) -> None:
-    """Move a file below `into`, in folders that only this user can access."""
-    for parent in reversed(name.parents):
-        (into / parent).mkdir(mode=0o700, exist_ok=True)
-    taken.rename(into / name)
-
-
 def _survey(volume: Volume, top: Inode, bounds: Bounds) -> _Survey:
     """Select the files to copy, level by level."""
     survey = _Survey()
@@ -129,6 +125,7 @@ def _survey(volume: Volume, top: Inode, bounds: Bounds) -> _Survey:
             for name, folder in below:
                 if folder.number not in visited:
                     visited.add(folder.number)
+                    survey.folders.append(name)
                     level.append((name, folder))
     except _EnoughError:
         return survey

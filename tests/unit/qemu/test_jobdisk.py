@@ -154,6 +154,19 @@ def test_a_name_is_not_taken_for_a_failure_of_the_host(tmp_path: Path) -> None:
     assert collected.left_out == ("x\\ndebugfs: ls -l -p y: not a plain name",)
 
 
+def test_empty_folders_and_deep_ones_come_along(tmp_path: Path) -> None:
+    disk = make(tmp_path / "job.img")
+    piece = tmp_path / "piece"
+    piece.write_bytes(b"x")
+    folders = ["/out/a", "/out/a/empty", "/out/d"]
+    for _ in range(8):
+        folders.append(f"{folders[-1]}/d")
+    debugfs(disk, *(f"mkdir {name}" for name in folders), f"write {piece} {folders[-1]}/file")
+    collected = read_job_disk(disk, tmp_path / "o")
+    assert (list(collected.files), collected.left_out) == (["/".join("d" * 9) + "/file"], ())
+    assert list((tmp_path / "o/a/empty").iterdir()) == []
+
+
 def test_a_sparse_bomb_is_not_unpacked(tmp_path: Path) -> None:
     disk = make(tmp_path / "job.img")
     small = tmp_path / "small"
