@@ -9,8 +9,8 @@ import pytest
 
 from numalab.analysis.findings import TaskMemory
 from numalab.campaign.boot import Booted
-from numalab.cli.guest.boot import command, show_booted
-from numalab.errors import UserError
+from numalab.cli.guest.boot import command, printed_if_lost, show_booted
+from numalab.errors import GuestLost, UserError
 from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
@@ -78,6 +78,17 @@ def test_json_has_the_accesses(capfd: pytest.CaptureFixture[str]) -> None:
     assert accesses["window_ms"] == 12.5
     assert accesses["threads"][0]["lines"] == [40.0, 60.0]
     assert accesses["nodes"][0]["stalled_ms"] == 8.5
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_a_lost_guest_had_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/stdout").write_text("before the panic\n")
+    with pytest.raises(GuestLost), printed_if_lost(as_json=as_json):
+        raise GuestLost("it panicked", kept=tmp_path)
+    assert capfd.readouterr() == ("" if as_json else "before the panic\n", "")
 
 
 @pytest.mark.parametrize("text", ["", "begin", "begin,", ",end", "a,b,c"])

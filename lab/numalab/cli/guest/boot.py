@@ -1,7 +1,8 @@
 """`numalab boot`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,13 @@ from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
-from numalab.errors import UserError, WorkloadFailed
-from numalab.files import check_free, open_regular, reading, write_text
+from numalab.errors import GuestLost, UserError, WorkloadFailed
+from numalab.files import check_free, left_by_guest, open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
 from numalab.machine.model import MODES, QUANTUM_NS, SHIFTS, check_quantum
 from numalab.qemu.hypervisor import EMBED
+from numalab.run_dir import RunDir
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
 from numalab.topology.memory.timing import in_slow_motion
@@ -68,7 +70,8 @@ def command(
         typer.Option(min=0.1, help="End the command after these seconds of guest time."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for files that the command writes to $OUT.")
+        Path | None,
+        typer.Option(help="Folder for files the command writes to $OUT; no hidden ones, no links."),
     ] = None,
     host_root: Annotated[
         bool,
@@ -179,7 +182,8 @@ def command(
             symbols = prepared.kernels[spec.name].symbols
             barriers = locality == BETWEEN_BARRIERS
             machine, taken = count_places(machine, symbols, taken, barriers=barriers)
-        booted = boot(
+        with printed_if_lost(as_json=as_json):
+            booted = boot(
             machine, spec, taken.argv, connection=connection, events=tuple(event or ()),
             keep=keep, allow_mismatch=allow_mismatch, table=table, files=taken.files, returned=out,
             between=between,
@@ -196,6 +200,20 @@ def command(
     if why := explain_status(words, around, booted.outcome.status):
         say(f"numalab: {why}")
     raise typer.Exit(booted.outcome.status)
+
+
+@contextmanager
+def printed_if_lost(*, as_json: bool) -> Iterator[None]:
+    """Print what the command had printed when its guest was lost."""
+    try:
+        yield
+    except GuestLost as lost:
+        if lost.kept is not None and not as_json:
+            run = RunDir(lost.kept)
+            for file, stream in ((run.stdout, sys.stdout), (run.stderr, sys.stderr)):
+                with suppress(WorkloadFailed):  # it left none
+                    pass_on(left_by_guest(file), stream)
+        raise
 
 
 def _marks(text: str) -> tuple[str, str]:
