@@ -177,6 +177,13 @@ def _specs(table: KernelsFile, file: Path, default: tuple[str, ...]) -> dict[str
                 "a kernel's name has up to 64 letters, digits, '.', '_', '-'", file=file, key=key
             )
         source, prebuilt = _source(kernel.source, file, f"{key}.source")
+        if kernel.fragments == ():
+            raise UserError(
+                "is empty; leave it out for those of the file",
+                file=file,
+                key=f"{key}.fragments",
+                choices=fragments,
+            )
         own = kernel.fragments or ()
         _check_names(own, fragments, file, f"{key}.fragments", "fragment")
         _check_names(kernel.series, series, file, f"{key}.series", "series")

@@ -28,6 +28,7 @@ from numalab.progress import Progress
 from numalab.source.debian_packages import check_unchanged, fetch_packages, fetched_packages
 
 FORMAT = 2  # raise it when the entry of the same files changes
+_SETUP_SECTORS, _PROTECTED_PARAGRAPHS = 0x1F1, 0x1F4  # sectors of 512 bytes, paragraphs of 16
 _MAGIC = 0x202
 _VERSION = 0x20E
 _PT_NOTE = 4
@@ -218,7 +219,17 @@ def _parse(data: bytes) -> KernelImage:
     raise NoKernel("it is neither a bzImage nor a vmlinux")
 
 
+def _check_length(data: bytes) -> None:
+    """Raise NoKernel for an image that ends before its end (Documentation/arch/x86/boot.rst)."""
+    sectors = data[_SETUP_SECTORS] or 4
+    (paragraphs,) = struct.unpack_from("<I", data, _PROTECTED_PARAGRAPHS)
+    length = 512 * (sectors + 1) + 16 * paragraphs
+    if paragraphs and len(data) < length:
+        raise NoKernel(f"it is cut short: {len(data)} of {length} bytes")
+
+
 def _bzimage_release(data: bytes) -> str:
+    _check_length(data)
     (offset,) = struct.unpack_from("<H", data, _VERSION)
     text = data[offset + 0x200 : offset + 0x200 + 256].partition(b"\0")[0]
     version = re.match(rb"[0-9][!-~]{0,64}", text)

@@ -41,6 +41,7 @@ def test_find_kernel(project: Path) -> None:
         ("kernel.plain", 'kernel."a b"', "kernel.a b: a kernel's name has up to 64 letters"),
         ("linux-source-9.9", "v6.12", "plain.source: 'v6.12' is no kernel source (valid"),
         ('["guest"]', '["gest"]', "'gest'; did you mean guest? (valid: guest)"),
+        ('["guest"]', "[]", "kernel.plain.fragments: is empty; leave it out for those of the file"),
         ('["guest"]', '["guest", "guest"]', "kernel.plain.fragments: 'guest' is named twice"),
         ('["change"]', '["chang"]', "'chang'; did you mean change? (valid: change)"),
         ("source =", "sorce =", "kernel.plain.sorce: unknown key; did you mean source?"),

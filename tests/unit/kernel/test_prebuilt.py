@@ -80,6 +80,15 @@ def unpack(archive: bytes, folder: Path) -> list[str]:
     return done.stdout.decode().split()
 
 
+def test_a_copy_that_was_cut_short_is_no_kernel() -> None:
+    whole = bytearray(bzimage())
+    whole[0x1F1] = 1
+    struct.pack_into("<I", whole, 0x1F4, (len(whole) - 1024) // 16)
+    assert parse_kernel_image(bytes(whole)).release == RELEASE
+    with pytest.raises(NoKernel, match="it is cut short: 2047 of 2048 bytes"):
+        parse_kernel_image(bytes(whole[:-1]))
+
+
 def test_a_kernel_is_taken_in_with_the_modules_a_guest_needs(
     installed: Path, tmp_path: Path
 ) -> None:
