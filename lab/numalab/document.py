@@ -1,6 +1,7 @@
 """Reads TOML files, and explains the errors in one by file and key."""
 
 import json
+import re
 import tomllib
 import types
 import typing
@@ -54,9 +55,18 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(data.decode("utf-8-sig"))  # some editors begin with a BOM
     except (ValueError, RecursionError) as error:  # an integer may be too long for Python, too
-        raise UserError(f"not TOML: {error}", file=path) from None
+        raise UserError(f"not TOML: {_why_no_toml(error, data)}", file=path) from None
     _check_size(table, path)
     return table
+
+
+def _why_no_toml(error: ValueError | RecursionError, data: bytes) -> str:
+    """Return why a text is no TOML; of a key that is given twice, with its name."""
+    place = re.search(r"Cannot overwrite a value \(at line (\d+)", str(error))
+    if place is None:
+        return str(error)
+    line = data.decode("utf-8-sig").split("\n")[int(place[1]) - 1]
+    return f"line {place[1]} gives {line.partition('=')[0].strip()} a second time"
 
 
 def read_record(path: Path, kind: type[_T]) -> _T | None:

@@ -34,6 +34,7 @@ BAD = {
     f"{CLAIM}variant='before'": r"claims\[0\]: a claim needs at_least, at_most",
     f"{CLAIM}variant='x'\nat_most=1": r"no variant 'x' \(valid: before\)",
     "= 1": r"not TOML: ",
+    "a = 1\na  = 2": r"not TOML: line 2 gives a a second time",
     "[variants.after]\nkernel = 'b'\ntunables = { '/proc/sys/x' = true }": (
         r"tunables\./proc/sys/x: input should be a valid string, or a valid integer, found True"
     ),
