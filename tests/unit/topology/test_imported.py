@@ -28,11 +28,22 @@ def kinds(result: Imported) -> list[ChangeKind]:
 def test_a_machine_with_nothing_to_change_is_taken_as_it_is() -> None:
     result = imported(
         ImportedNode(0, (0, 1), 512), ImportedNode(1, (2, 3), 256), distances=[[10, 15], [25, 10]],
-        places={cpu: CpuPlace(cpu // 2, cpu) for cpu in range(4)},
+        places={cpu: CpuPlace(cpu // 2, cpu, cpu // 2) for cpu in range(4)},
     )  # fmt: skip
     assert result.changes == () and result.old_cpus == (0, 1, 2, 3)
     assert result.topology.distances == ((10, 15), (25, 10))
     assert [node.memory_mib for node in result.topology.nodes] == [512, 256]
+
+
+def test_a_source_without_caches_is_said_to_have_none() -> None:
+    """Such as the file of `lstopo --no-caches`. A die then seems to share one."""
+    result = imported(
+        ImportedNode(0, (0, 1), 512), places={cpu: CpuPlace(0, cpu) for cpu in range(2)}
+    )
+    said = "no caches in the source: the CPUs of a die share one"
+    assert [(change.kind, change.text) for change in result.changes] == [
+        (ChangeKind.UNKNOWN_PACKAGING, said)
+    ]
 
 
 def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:

@@ -302,6 +302,9 @@ def _changes(
             text += ": each node becomes a socket, each CPU a core"
         text += "; import the sysfs tree for them"
         yield ImportChange(ChangeKind.UNKNOWN_PACKAGING, text)
+    elif all(place.cache is None for place in places.values()):
+        text = "no caches in the source: the CPUs of a die share one"
+        yield ImportChange(ChangeKind.UNKNOWN_PACKAGING, text)
     order = packaging.order
     if order != tuple(range(len(order))):
         text = "without the gaps"
