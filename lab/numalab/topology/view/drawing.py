@@ -1,5 +1,6 @@
 """Draws a topology as a standalone SVG for light and dark pages."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -44,6 +45,11 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,san
 stroke-linejoin:round}
 .numa .moved{fill:var(--flow);font-weight:600}
 """
+
+
+# Viewers that know no variables (librsvg) take the light colours before them.
+LIGHT = dict(re.findall(r"--(\w+):(#\w+)", STYLE.partition("@media")[0]))
+STYLE = re.sub(r"(\w+):var\(--(\w+)\)", lambda rule: f"{rule[1]}:{LIGHT[rule[2]]};{rule[0]}", STYLE)
 
 
 @dataclass(frozen=True)
