@@ -16,7 +16,7 @@ from typing import Literal
 from numalab.artifact.digest import digest_of
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
-from numalab.files import home_expanded, read_regular, write_json, write_text
+from numalab.files import home_expanded, read_bounded, write_json, write_text
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
@@ -29,7 +29,7 @@ _REPOSITORY_MODE = "160000 "
 _NO_SPACE = "No space left"
 _FULL = 32 << 20  # bytes: what a full disk may still have
 _ALL_AT_THE_TOP = "/*"
-_IGNORE_BYTES = 1 << 20
+_IGNORE_BYTES = 1 << 16  # its rules are words of a command line
 _LONGEST = 300  # characters of a message of git
 
 
@@ -152,8 +152,10 @@ def _hidden_at_the_top(path: Path, environment: dict[str, str]) -> list[str]:
     What a build leaves is ignored by others, and stays out.
     """
     file = path / ".gitignore"
-    text = read_regular(file, _IGNORE_BYTES, follow=False) if file.is_file() else b""
-    rules = text.decode("utf-8", "surrogateescape").splitlines()
+    if not file.is_file() or file.is_symlink():  # git follows none
+        return []
+    text = read_bounded(file, _IGNORE_BYTES)
+    rules = text.decode("utf-8", "surrogateescape").replace("\0", "").splitlines()
     if _ALL_AT_THE_TOP not in rules:
         return []
     real = (rule for rule in rules if rule.strip() and not rule.startswith("#"))

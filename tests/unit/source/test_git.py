@@ -67,7 +67,7 @@ def test_a_tracked_file_is_part_of_it_though_gitignore_names_it(tree: Path) -> N
     assert names(tree) == {"Makefile", ".gitignore"}
 
 
-DEBIAN = "*.o\n/vmlinux\n!keep.o\n# Debian packaging\n/*\n!/debian/\n"
+DEBIAN = "*.o\na\0b\n/vmlinux\n!keep.o\n# Debian packaging\n/*\n!/debian/\n"
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -97,6 +97,12 @@ def test_the_rule_of_debian_hides_no_file(
     listed = git(words, env=env, errors="surrogateescape").stdout.split("\0")
     made = {"kernel/.gitignore", "kernel/sched/new.c", "kernel/sched/keep.o", "debian/rules"}
     assert set(listed) == {"", "Makefile", ".gitignore", "link.c", "odd \udcff/a.c", *made}
+
+
+def test_a_list_of_ignored_files_that_is_too_long(tree: Path) -> None:
+    (tree / ".gitignore").write_text("/*\n" + "a\n" * 40000)
+    with pytest.raises(UserError, match="larger than 65536 bytes"):
+        snapshot(tree)
 
 
 def test_a_repository_in_a_tree_is_refused(tree: Path) -> None:
