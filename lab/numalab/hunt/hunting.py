@@ -32,7 +32,6 @@ from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, clearest, suspects_of
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
-from numalab.units import counted
 
 ROUND = 4  # machines
 _LATE = 2 * ROUND  # or half of the budget
@@ -142,7 +141,8 @@ class Hunter:
             if hunt.all_failed or (hunt.violations and aim.first_only):
                 return
             near = sorted(filter(self._is_new, near), key=lambda load: -load.closeness)[:_KEPT]
-            self.tell(self._line())
+            left = f"; {max(0.0, aim.seconds / 60 - self._minutes()):.0f} min left"
+            self.tell(hunt.line + (left if self._has_budget() else ""))
 
     def round(self, cases: Sequence[Case]) -> list[Near]:
         """Boot cases and confirm their findings; return the loads to vary.
@@ -151,14 +151,18 @@ class Hunter:
         """
         near: list[Near] = []
         self.waiting = suspects = list[Suspect]()
+        alone = self.reference is None
         for first in range(0, len(cases), self.workers.count):
-            for case, result, other in self._boot_all(cases[first:][: self.workers.count]):
-                near += (
-                    near_loads(case, result, self.aim.properties) if self.reference is None else []
-                )
+            booted = self._boot_all(cases[first:][: self.workers.count])
+            for case, result, other in booted:
+                near += near_loads(case, result, self.aim.properties) if alone else []
                 of_case = self._take(case, result, other)
-                near += self._pursue_all(at_once(of_case, everything=self.reference is None))
                 suspects += of_case
+                try:
+                    near += self._pursue_all(at_once(of_case, everything=alone))
+                finally:
+                    if not self.goes_on():  # the suspects of the rest are noted
+                        suspects += [item for rest in booted for item in self._take(*rest)]
                 if self._is_over():
                     return near
         near += self._screened(suspects)
@@ -233,12 +237,12 @@ class Hunter:
         for group in groups:
             if not group or self._is_over() or self._confirmed >= {s.finding.prop for s in group}:
                 continue
-            case = group[0].case
-            if group[0].finding.load is None:
-                case = fewest_loads(self.fresh_boots, case, group[0].finding)
             for suspect in group:
                 text = beside(suspect.finding, suspect.theirs)
                 self.tell(f"suspected: {suspect.finding.prop}: {text}; trying other seeds")
+            case = group[0].case
+            if group[0].finding.load is None:
+                case = fewest_loads(self.fresh_boots, case, group[0].finding)
             passed = self._pursue(group, case)
             near += [
                 Near(float(n**2), case, finding.load)
@@ -386,12 +390,3 @@ class Hunter:
 
     def _minutes(self) -> float:
         return round((time.monotonic() - self.began) / 60, 2)
-
-    def _line(self) -> str:
-        hunt = self.hunt
-        close = sorted(hunt.closest.items(), key=lambda item: -item[1].closeness)[:3]
-        shown = ", ".join(f"{name} {value}" for name, value in close)
-        minutes = max(0.0, self.aim.seconds / 60 - self._minutes())
-        left = f"; {minutes:.0f} min left" if self._has_budget() else ""
-        size = f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')}"
-        return f"{size}, {len(hunt.violations)} found; closest: {shown or 'none'}{left}"

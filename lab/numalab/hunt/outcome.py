@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from numalab.hunt.case import Case
 from numalab.hunt.compare.outcomes import Closest, Suspicion
 from numalab.hunt.finding import Finding
+from numalab.units import counted
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,21 @@ class Hunt:
     covered: Counter[str] = field(default_factory=Counter)
     different: Counter[str] = field(default_factory=Counter)
     closest: dict[str, Closest] = field(default_factory=dict)
+
+    @property
+    def untried(self) -> str:
+        """What follows an outcome without a finding: how many suspicions had no fresh boots."""
+        count = sum(not item.samples for item in self.suspicions)
+        over = f"; the budget was over before {counted(count, 'suspicion')} could be tried"
+        return over if count else ""
+
+    @property
+    def line(self) -> str:
+        """What was done so far, and which values came closest to their limits, in one line."""
+        close = sorted(self.closest.items(), key=lambda item: -item[1].closeness)[:3]
+        shown = ", ".join(f"{name} {value}" for name, value in close)
+        size = f"{counted(self.machines, 'machine')}, {counted(self.loads, 'load')}"
+        return f"{size}, {len(self.violations)} found; closest: {shown or 'none'}"
 
     @property
     def all_failed(self) -> bool:

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from numalab.cli.hunt.hunt_output import hunt_text
+from numalab.cli.hunt.hunt_output import hunt_text, hunt_value
 from numalab.errors import HostError
 from numalab.guest.kvm import Choice
 from numalab.hunt.boot_case import HuntBench
@@ -23,7 +23,9 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import ROUND, Aim, Hunter
 from numalab.hunt.kinds import classes
-from numalab.hunt.property import CALLS, LEFT
+from numalab.hunt.property import CALLS, LEFT, LOST, SPLAT
+from numalab.hunt.result.page import HuntFacts
+from numalab.hunt.result.page import outcome as page_outcome
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.patch.hunting import PatchHunt
@@ -443,6 +445,61 @@ def test_what_was_suspected_in_the_last_round_is_noted_when_the_budget_is_over()
     (outcome,) = hunt.suspicions
     assert str(outcome).endswith("not tried to the end: the budget is over")
     assert "before 1 suspicion could be tried" in hunt_text(hunt, [], 4, None)
+
+
+@dataclass
+class Panics(Ends):
+    """The guests of one kernel are lost, and the budget is over after some boots."""
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        super().boot(boots)
+        return [
+            BootResult((Finding(LOST, None, float(bench == MINE), 0.0, "it panicked"),), 1.0)
+            for _, bench, _ in boots
+        ]
+
+
+@pytest.mark.parametrize("reference", [THEIRS, None])
+def test_a_panic_in_the_first_boot_is_noted_when_the_budget_is_over(
+    reference: HuntBench | None,
+) -> None:
+    """The budget ends while fewer loads are looked for that show it."""
+    said: list[str] = []
+    crew = cast(CaseWorkers, Panics(lambda *_: (0.0, False), after=2 if reference else 1))
+    aim = Aim(seed=1, properties=frozenset({LOST}), seconds=600)
+    hunt = Hunter(aim, MINE, crew, said.append, reference).run()
+    (outcome,) = hunt.suspicions
+    assert str(outcome) == f"{LOST} not tried to the end: the budget is over"
+    assert said[0].startswith(f"suspected: {LOST}: it panicked")
+    over = "the budget was over before 1 suspicion could be tried"
+    assert hunt_text(hunt, [], 1, None).endswith(f"nothing found; {over}")
+    assert page_outcome(hunt, None).endswith(f"{over}.")
+    facts = HuntFacts("k", None, 1, "icount", "now", 2.0, 1)
+    (row,) = hunt_value(facts, hunt, [], None)["suspicions"]
+    assert row["outcome"] == "not tried to the end: the budget is over"
+
+
+def test_what_the_other_boots_of_a_batch_show_is_noted_when_the_budget_is_over(
+    drawn_case: Case,
+) -> None:
+    """Two workers boot two machines, and the budget ends while the first is looked at."""
+    first, second = (drawn_case.only(load) for load in drawn_case.loads[:2])
+
+    class Batch(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            if self.booted:
+                aim.seconds = 0
+                raise BudgetOverError
+            super().boot(boots)
+            findings = [Finding(prop, None, 1.0, 0.0, "it is") for prop in (LOST, SPLAT)]
+            return [BootResult((finding,), 1.0) for finding in findings]
+
+    aim = SimpleNamespace(**vars(Aim(1, frozenset({LOST, SPLAT}), 600.0)))
+    crew = cast(CaseWorkers, Batch(lambda *_: (0.0, False), 2))
+    hunter = Hunter(cast(Aim, aim), MINE, crew, lambda _: None)
+    with pytest.raises(BudgetOverError):
+        hunter.round([first, second])
+    assert [item.finding.prop for item in hunter.waiting] == [LOST, SPLAT]
 
 
 def test_limits_lie_between() -> None:

@@ -34,6 +34,7 @@ def hunt_value(
                 "load": item.finding.load,
                 "sentence": item.finding.text,
                 "confirmed": item.confirmed,
+                "outcome": item.outcome,
                 "value": item.value,
                 "reference": item.reference,
                 "samples": item.samples,
@@ -98,10 +99,8 @@ def hunt_text(
         lines.append(NOTHING_JUDGED)
     elif not progress.violations:
         unreached = coverage is not None and is_unreached(coverage)
-        untried = sum(not item.samples for item in progress.suspicions)
-        over = f"; the budget was over before {counted(untried, 'suspicion')} could be tried"
-        nothing = f"nothing found{over if untried else ''}"
-        lines.append("not reached: no changed line ran" if unreached else nothing)
+        nothing = "not reached: no changed line ran" if unreached else "nothing found"
+        lines.append(nothing + progress.untried)
     if coverage is not None:
         lines += coverage_lines(coverage)
     return "\n".join(lines)

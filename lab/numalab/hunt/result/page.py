@@ -111,10 +111,10 @@ def outcome(hunt: Hunt, coverage: HuntCoverage | None, *, is_survey: bool = Fals
     if not hunt.machines:
         return NOTHING_JUDGED
     if coverage is not None and is_unreached(coverage):
-        return f"Not reached: no changed line ran on {booted}."
+        return f"Not reached: no changed line ran on {booted}{hunt.untried}."
     if is_survey:
         return f"Survey of {booted}: no value was confirmed in other boots."
-    return f"Nothing found: {booted}."
+    return f"Nothing found: {booted}{hunt.untried}."
 
 
 def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
