@@ -17,7 +17,7 @@ from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.load_text import parse_loads
 from numalab.hunt.posting import pieces
 from numalab.hunt.posting.attempt import Attempt, read_output, run_script
-from numalab.hunt.posting.figures import FIGURES
+from numalab.hunt.posting.figures import FIGURES, limit_alone
 from numalab.hunt.posting.folder import Kernels, Shown, render_affected, write_reproducer
 from numalab.hunt.posting.mail import MOST_LINES, WIDTH, Report, describe_load, render_mail
 from numalab.hunt.posting.program import MOST_LINES as MOST_CODE_LINES
@@ -268,17 +268,19 @@ BZIMAGE = Path("/nowhere/bzImage")
 def test_the_seed_and_limit_are_those_that_show_it_best(
     tmp_path: Path, references: dict[str, Path]
 ) -> None:
-    runs = FakeRuns(lambda kernel, seed: {4: 1.5, 2: 6.0, 3: 2.0}[seed] if kernel == "bad" else 1.0)
+    runs = FakeRuns(
+        lambda kernel, seed: {4: 1.5, 2: 12.0, 3: 2.0}[seed] if kernel == "bad" else 1.0
+    )
     kernels = Kernels(("bad", BZIMAGE), references, {"old": BZIMAGE})
     posted = write_reproducer(tmp_path, SHOWN, kernels, runs)
     assert posted.seed == 2
-    assert posted.limit == (3.5 if references else FIGURES["ping-pong"].most)
+    assert posted.limit == (6.5 if references else FIGURES["ping-pong"].most)
     assert posted.reproduced is True
     assert [attempt.kernel for attempt in posted.attempts] == ["bad", *references, "old"]
     assert '-seed "${SEED:-2}"' in (tmp_path / SCRIPT).read_text(encoding="utf-8")
     text = render_affected(SHOWN.finding, posted, "")
     assert ("not on the reference kernel" in text) == bool(references)
-    assert "| bad | 6.00 | yes |" in text
+    assert "| bad | 12.00 | yes |" in text
 
 
 def test_a_folder_says_where_the_reproducer_does_not_show_it(tmp_path: Path) -> None:
@@ -300,6 +302,20 @@ def test_a_folder_says_where_the_reproducer_does_not_show_it(tmp_path: Path) -> 
         ("response", "hog n=4 cpus=0"),
         ("proportion", "hog n=1 cpus=0 nice=-5;hog n=1 cpus=0 nice=5"),
         ("fairness", "hog n=1 cpus=0;hog n=1 cpus=1"),
+        ("fairness", "hog n=3 cpus=0-2;sleeper n=1 cpus=0-2 run=500 sleep=5000"),
+        ("fairness", "hog n=5 cpus=0-3"),
+        ("fairness", "hog n=9 cpus=0"),
+        ("affinity", "sleeper n=2 cpus=0 later=1-2 run=1000 sleep=200000"),
+        ("affinity", "hog n=2 cpus=0;hotplug cpu=1 off=200 on=500"),
+        ("lost-time", "hog n=3 cpus=0;sleeper n=1 cpus=1-2 run=1000 sleep=5000"),
+        ("lost-time", "hog n=12 start=0 cpus=0-11"),
+        ("affinity", "sleeper n=2 start=0 cpus=1"),
+        ("lost-time", "hog n=3 cpus=0-2 policy=fifo priority=1"),
+        ("ping-pong", "hog n=1 cpus=0-2;sleeper n=3 cpus=0-2 run=2000 sleep=1000"),
+        ("ping-pong", "hog n=4 cpus=0-2"),
+        ("wandering", "sleeper n=4 cpus=0-2 run=2000 sleep=1000"),
+        ("spread", "hog n=12 cpus=0;hog n=1 cpus=1-2"),
+        ("spread", "hog n=64 cpus=0-1"),
     ],
 )
 def test_a_figure_without_a_limit_blames_no_kernel_alone(
@@ -318,6 +334,27 @@ def test_a_figure_without_a_limit_blames_no_kernel_alone(
     )  # fmt: skip
     apart = FakeRuns(lambda kernel, _: 11.0 if kernel == "bad" else 4.0)
     assert write_reproducer(tmp_path / "b", shown, beside, apart).reproduced
+
+
+@pytest.mark.parametrize(
+    ("prop", "load", "limit"),
+    [
+        ("affinity", "sleeper n=2 cpus=0", 0.0),
+        ("affinity", "hog n=2 cpus=0 later=1-2", 0.0),
+        ("fairness", "hog n=8 cpus=0", 1.5),
+        ("lost-time", "hog n=5 cpus=0-11", 500.0),
+        ("reachability", "hog n=2 start=0 cpus=0,2", 500.0),
+        ("ping-pong", "hog n=5 cpus=0-11", 6.0),
+        ("spread", "hog n=8 cpus=0-1", 6.0),
+        ("wandering", "hog n=5 cpus=0-3", 1000.0),
+    ],
+)
+def test_a_figure_has_a_limit_where_a_correct_kernel_is_below_it(
+    prop: str, load: str, limit: float
+) -> None:
+    case = case_of(f"time ms=800;{load}")
+    assert limit_alone(prop, case.loads[0]) == limit
+    assert unsupported(case, prop, alone=True) == ""
 
 
 def test_a_load_without_a_short_program_has_the_driver(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What a reproducer measures: for each property a figure from /proc, without tracing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from numalab.hunt.load import Load
@@ -16,7 +16,7 @@ class Figure:
     for it; samples of the CPU of each task; or how many tasks the CPUs have (`crowds`). `by_row`
     are C statements for row `i` of the table, which may use the sums `sum`, `all` and `least`;
     `code` sets `figure` from these sums. Above `most` a kernel without a baseline shows the
-    violation; None where what is usual depends on the load.
+    violation in loads of `limit_alone`; None where what is usual depends on the load.
     """
 
     meaning: str
@@ -31,7 +31,7 @@ _MOVES = Figure(
     "tasks",
     ("sum += tasks[i].moves;",),
     "figure = sum / count / (MS / 1e3);",
-    1.0,
+    6.0,
 )
 # The smaller of the two sums is the most that tasks can have waited while a CPU was idle.
 _LOST = Figure(
@@ -39,7 +39,7 @@ _LOST = Figure(
     "cpus",
     ("sum += idle[i];", "all += waited[i];"),
     "figure = (sum < all ? sum : all) / (MS / 1e3);",
-    300.0,
+    500.0,
 )
 _UNFAIR = Figure(
     "times less than an equal share for one task",
@@ -78,16 +78,37 @@ FIGURES: Mapping[str, Figure] = {
     "response": _DELAY,
     "spread": _UNEVEN,
     "wake-up-latency": _DELAY,
-    "wandering": _MOVES,
+    "wandering": replace(_MOVES, most=1000.0),
     "work-conservation": _LOST,
 }
+
+
+_MS_OF_TASK = 100  # on one CPU, so that a turn of 10 ms more or less counts little
+_MS_TO_SETTLE = 200  # for each further CPU: half of it, in which tasks wait beside it, is allowed
+_TASKS_OF_CPU = 8  # of which the kernel allows a quarter more on each level of domains
 
 
 def limit_alone(prop: str, load: Load) -> float | None:
     """Return the limit of a property's figure where no kernel is compared; None for no limit.
 
-    Tasks of other weights, policies or CPUs have no equal shares.
+    A limit holds only in a load in which a correct kernel cannot be above it. The figures are sums
+    over the load: tasks that sleep move, wait and get less CPU time in turns, an idle CPU may be
+    none that a waiting task may use, and a task that sleeps was last on a CPU of its earlier mask.
     """
     figure = FIGURES[prop]
-    kinds = {(part.nice, part.policy, part.cpus) for part in load.parts}
-    return None if figure is _UNFAIR and len(kinds) > 1 else figure.most
+    parts, cpus = load.parts, len(load.parts[0].cpus)
+    tasks = sum(part.count for part in parts)
+    busy = all(part.kind == "hog" for part in parts)
+    starts = any(part.start for part in parts)
+    fixed = not load.hotplug and not any(part.later for part in parts)
+    settles = not starts or load.ms >= _MS_TO_SETTLE * (cpus - 1)
+    kinds = {(part.cpus, part.nice, part.policy) for part in parts}
+    alike = busy and fixed and settles and len(kinds) == 1 and parts[0].policy in ("fair", "batch")
+    holds = {
+        "affinity": (fixed and not starts) or (busy and not load.hotplug),
+        "ping-pong": alike and tasks <= cpus,
+        "fairness": alike and cpus == 1 and load.ms >= _MS_OF_TASK * tasks,
+        "proportion": alike and cpus == 1 and load.ms >= _MS_OF_TASK * tasks,
+        "spread": alike and tasks <= _TASKS_OF_CPU * cpus,
+    }
+    return figure.most if holds.get(prop, alike) else None
