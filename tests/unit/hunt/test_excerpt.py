@@ -49,6 +49,19 @@ def test_an_idle_cpu_beside_a_waiting_task() -> None:
     assert "kworker" not in text
 
 
+def test_a_throttled_task_does_not_wait_and_other_properties_have_no_moment() -> None:
+    """CPU 3 is idle while a deadline task waits for its next period behind another one."""
+    stays = [(1, "hog0.0", 0, 0, 1000), (2, "-hog1.0", 0, 0, 1000)]
+    load = "time ms=1000;hog n=1 cpus=0,3;hog n=1 cpus=0,3 policy=deadline runtime=4000 period=9999"
+    switch: dict[str, object] = {"prev_pid": 2, "prev_comm": "hog1.0", "next_pid": 1}
+    event: Event = (100, 0, "sched_switch", {**switch, "next_comm": "hog0.0"})
+    run = with_events(recording(load, stays), [event])
+    assert render_excerpt(run, "lost-time").startswith("No CPU was idle beside a waiting task;")
+    plain = with_events(recording("time ms=1000;hog n=1 cpus=0,3;hog n=1 cpus=0,3", stays), [event])
+    assert render_excerpt(plain, "lost-time").startswith("CPU 3 is idle for 1000.0 ms")
+    assert render_excerpt(plain, "account").startswith("No one moment shows account; the middle")
+
+
 def test_a_crowd_of_moves_by_active_balance() -> None:
     run = recording("time ms=1000;hog n=1 cpus=0-3", [(1, "hog0.0", 0, 0, 1000)])
     moves = [

@@ -16,6 +16,9 @@ _BEFORE, _AFTER = 12, 24  # events that are shown
 _NEAR_MS = 200
 _CROWD_MS = 100
 _MOVES = ("ping-pong", "wandering", "numa-moves")
+_IDLE = (
+    "idle-neighbours", "lost-time", "reachability", "wake-up-latency", "work-conservation",
+)  # fmt: skip
 _WAKEUPS = ("sched_wakeup", "sched_wakeup_new")
 
 
@@ -24,8 +27,8 @@ def render_excerpt(run: LoadRecording, prop: str) -> str:
 
     The moment is in the longest time in which a CPU was idle beside a waiting task, or the move
     after which most moves follow (by active balance, if any), or the begin of the longest time
-    outside a mask; for tasks that stay uneven, and
-    otherwise, the middle of the settled time or of the load. For each NUMA domain of the CPU
+    outside a mask; for tasks that stay uneven, the middle of the settled time. Other properties
+    have no such moment: then it is the middle of the load. For each NUMA domain of the CPU
     concerned, the state is what `sched_balance_find_src_group()` compares: tasks and idle CPUs of
     its groups, counted from the events.
     """
@@ -54,19 +57,30 @@ def _worst(run: LoadRecording, prop: str) -> tuple[int, int | None, str]:
         return _uneven(run)
     if prop == "affinity" and (outside := _outside(run)) is not None:
         return outside
+    middle = run.window.start_ns + run.window.length_ns // 2
+    if prop not in _IDLE:
+        return middle, None, f"No one moment shows {prop}; the middle of the load"
     best, cpu = (0, 0), None
     for part in range(len(run.load.parts)):
+        if _may_be_throttled(run, part):
+            continue  # its tasks do not wait for a CPU only
         for idle_cpu, spans in run.avoidable(part).items():
             if (length_start := longest(spans))[0] > best[0]:
                 best, cpu = length_start, idle_cpu
     if cpu is None:
-        middle = run.window.start_ns + run.window.length_ns // 2
         return middle, None, "No CPU was idle beside a waiting task; the middle of the load"
     length, start = best
     # Some ms later, when the CPU has looked for work.
     later = start + min(length // 2, 20 * MS)
     text = f"CPU {cpu} is idle for {length / MS:.1f} ms while a task waits that may run there"
     return later, cpu, text
+
+
+def _may_be_throttled(run: LoadRecording, place: int) -> bool:
+    """Whether a quota, or the runtime of SCHED_DEADLINE, may stop the tasks of a part."""
+    part = run.load.parts[place]
+    policies = {part.policy, *(item.policy for item in run.load.changes if item.part == place)}
+    return "deadline" in policies or run.load.has_quota(part)
 
 
 def _uneven(run: LoadRecording) -> tuple[int, int, str]:
