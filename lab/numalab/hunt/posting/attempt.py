@@ -7,6 +7,7 @@ from pathlib import Path
 from numalab.errors import HostError
 from numalab.guest.console import printable
 from numalab.host.privilege import privilege, render_privilege
+from numalab.hunt.posting.crash import console_lines
 from numalab.hunt.posting.script import SCRIPT
 from numalab.places import cache_dir
 from numalab.process import run
@@ -25,6 +26,7 @@ class Attempt:
     """One boot of a reproducer: what it printed.
 
     `figure` and `reproduced` are None where the guest printed no verdict; `reason` says why.
+    `console` are lines of all that it printed.
     """
 
     kernel: str
@@ -33,6 +35,7 @@ class Attempt:
     figure: float | None = None
     reproduced: bool | None = None
     reason: str = ""
+    console: tuple[str, ...] = ()
 
 
 def run_script(folder: Path, kernel: str, bzimage: Path, seed: int, qemu: Path | None) -> Attempt:
@@ -59,8 +62,10 @@ def read_output(kernel: str, seed: int, text: str) -> Attempt:
     """Read what a guest printed: the rows of its table, and the verdict."""
     lines = [line.strip("\r") for line in text.split("\n")]
     rows = tuple(printable(line) for line in lines if _ROW.fullmatch(line))[:_MOST_ROWS]
+    console = console_lines(lines)
     verdicts = [match for line in lines if (match := _VERDICT.fullmatch(line))]
     if len(verdicts) != 1:
-        return Attempt(kernel, seed, rows, reason="the guest printed no verdict")
+        reason = "the guest printed no verdict"
+        return Attempt(kernel, seed, rows, reason=reason, console=console)
     reproduced = verdicts[0][1] == "REPRODUCED"
-    return Attempt(kernel, seed, rows, float(verdicts[0][2]), reproduced)
+    return Attempt(kernel, seed, rows, float(verdicts[0][2]), reproduced, console=console)

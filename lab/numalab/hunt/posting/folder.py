@@ -1,5 +1,6 @@
 """Write the folder of a finding, run its reproducer on kernels, and say what was observed."""
 
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,11 +14,12 @@ from numalab.hunt.boot_case import WORKLOAD, HuntBench, record_case
 from numalab.hunt.case import Case
 from numalab.hunt.finding import APART, Finding
 from numalab.hunt.posting.attempt import Attempt, run_script
+from numalab.hunt.posting.crash import CONSOLE, crash_lines
 from numalab.hunt.posting.excerpt import render_excerpt
 from numalab.hunt.posting.figures import FIGURES, limit_alone
 from numalab.hunt.posting.mail import Report, render_mail
 from numalab.hunt.posting.program import PROGRAM, render_program, unsupported
-from numalab.hunt.posting.script import SCRIPT, Statement, render_script
+from numalab.hunt.posting.script import IN_LOG, SCRIPT, Statement, render_script
 from numalab.kernel.kernel_build import built_kernel
 from numalab.kernel.kernel_specs import list_kernels
 from numalab.places import cache_dir
@@ -28,6 +30,7 @@ from numalab.workload.workload_files import shared_headers
 
 _MOST_SEEDS = 3
 _WIDTH = 100
+_ACCOUNT = re.compile(r" ran_ns (\d{1,18}) ")
 _PAUSES = "relax-at-bring-up"  # a series without which older kernels hang in icount mode
 Run = Callable[[Path, str, Path, int], Attempt]  # folder, kernel, bzImage, seed
 
@@ -87,6 +90,8 @@ def write_folder(
 
     posted = write_reproducer(folder, shown, _kernels(benches), run)
     write_text(folder / "trace.txt", _trace(shown, bench))
+    if finding.prop in IN_LOG:
+        write_text(folder / CONSOLE, "".join(f"{line}\n" for line in posted.attempts[0].console))
     theirs = tuple(bench.kernel.name for bench in benches[1:])
     reason = unsupported(case, finding.prop, alone=not theirs)
     write_text(folder / "affected.md", render_affected(finding, posted, reason))
@@ -199,11 +204,11 @@ def render_affected(finding: Finding, posted: Posted, reason: str) -> str:
     if reason or figure is None:
         lines += [
             reason, "", f"`{SCRIPT}` was run with seed {posted.seed}, and prints no verdict:", "",
-            "| kernel | what it printed last |", "|---|---|",
+            "| kernel | what it printed |", "|---|---|",
         ]  # fmt: skip
         for attempt in posted.attempts:
-            last = attempt.rows[-1] if attempt.rows else attempt.reason
-            lines.append(f"| {attempt.kernel} | {last.replace('|', '/')} |")
+            said = _said(finding.prop, attempt).replace("|", "/")
+            lines.append(f"| {attempt.kernel} | {said} |")
         return "\n".join(lines) + "\n"
     verdict = "**the reproducer does not show it clearly**; the case file does."
     if posted.reproduced:
@@ -221,3 +226,13 @@ def render_affected(finding: Finding, posted: Posted, reason: str) -> str:
         value = "" if attempt.figure is None else f"{attempt.figure:.2f}"
         lines.append(f"| {attempt.kernel} | {value} | {answer} |")
     return "\n".join(lines) + "\n"
+
+
+def _said(prop: str, attempt: Attempt) -> str:
+    """Return the line of a boot without a verdict that tells most about a property."""
+    if prop in IN_LOG and (crash := crash_lines(attempt.console)):
+        return crash[0]
+    accounts = [match for match in map(_ACCOUNT.search, attempt.rows) if match is not None]
+    if prop == "account" and accounts:  # of the task that ran for longest
+        return max(accounts, key=lambda match: int(match[1])).string
+    return attempt.rows[-1] if attempt.rows else attempt.reason

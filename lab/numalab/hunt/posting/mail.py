@@ -11,9 +11,17 @@ from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.load import Load, Part
 from numalab.hunt.load_text import render_load
 from numalab.hunt.posting.attempt import Attempt
+from numalab.hunt.posting.crash import CONSOLE, crash_lines
 from numalab.hunt.posting.program import PROGRAM, describe_machine
-from numalab.hunt.posting.script import SCRIPT
-from numalab.hunt.property import describe_code, describe_property, function_of
+from numalab.hunt.posting.script import IN_LOG, SCRIPT
+from numalab.hunt.property import (
+    DOMAINS,
+    LOST,
+    SPLAT,
+    describe_code,
+    describe_property,
+    function_of,
+)
 
 WIDTH = 72
 MOST_LINES = 60
@@ -26,6 +34,7 @@ _KINDS = {
     "hog": "busy loop",
     "sleeper": "task that works and sleeps in turns",
     "waker": "pair of a task that wakes another over a {over}",
+    "wakers": "task that wakes {burst} others over a {over}",
     "forker": "task that forks short-lived children",
     "memory": "task that touches memory",
 }
@@ -52,7 +61,9 @@ class Report:
 
 def render_mail(report: Report) -> str:
     """Return the draft."""
-    lines = [
+    console = report.attempts[0].console if report.attempts else ()
+    report_lines = crash_lines(console) if report.prop in IN_LOG else []
+    head = [
         "To: linux-kernel@vger.kernel.org",
         *textwrap.wrap(f"Subject: sched: {_subject(report)}", WIDTH, subsequent_indent=" ")[:2],
         "",
@@ -62,11 +73,15 @@ def render_mail(report: Report) -> str:
         "",
         *paragraph(_numbers(report)),
         "",
+        *([f"The kernel's log ({CONSOLE}):", ""] if report_lines else []),
+        *(f"  {line}"[:WIDTH] for line in report_lines),
+        *([""] if report_lines else []),
         "Machine (distances of nodes, as in the SLIT):",
         "",
         *machine_rows(report.case),
         "",
-        *paragraph(f"Load: {_loads(report.case)}"),
+    ]
+    tail = [
         "",
         *_kernels(report),
         *paragraph(_how(report)),
@@ -75,8 +90,12 @@ def render_mail(report: Report) -> str:
                     "Not known: the cause in the code, and whether hardware shows it."),
     ]  # fmt: skip
     if report.cause:
-        lines += ["", *paragraph("Not known: whether hardware shows it.")]
-    return "\n".join(lines[:MOST_LINES]) + "\n"
+        tail += ["", *paragraph("Not known: whether hardware shows it.")]
+    load, room = paragraph(f"Load: {_loads(report.case)}"), MOST_LINES - len(head) - len(tail)
+    if len(load) > room:
+        rest = f"[...] The whole load is in {PROGRAM if report.short else SCRIPT}."
+        load = [*load[: max(0, room - 1)], rest]
+    return "\n".join([*head, *load, *tail]) + "\n"
 
 
 def _meaning(report: Report) -> str:
@@ -89,7 +108,13 @@ def _meaning(report: Report) -> str:
 
 
 def _subject(report: Report) -> str:
+    console = report.attempts[0].console if report.attempts else ()
+    if report.prop in (LOST, SPLAT) and (crash := crash_lines(console)):
+        return crash[0] + _where(report.case)
     words = {
+        LOST: "the kernel panics or hangs",
+        SPLAT: "the kernel warns",
+        DOMAINS: "sched domains are not those of the machine's distances",
         "account": "a task's times or counts are accounted wrongly",
         "affinity": "task runs outside its affinity mask",
         "ping-pong": "tasks move between nodes without need",
@@ -137,11 +162,12 @@ def _numbers(report: Report) -> str:
         kernel = f" of {report.attempts[0].kernel}" if report.attempts else ""
         beside = ""
         if report.references:
-            beside = f" In boots of {', '.join(report.references)} it is weaker, or absent."
-        return (
-            f"This is from a boot{kernel} that numalab traced.{beside} The reproducer runs the same"
-            " load, and prints no verdict."
-        )
+            weaker = "absent" if report.prop in IN_LOG else "weaker, or absent"
+            beside = f" In boots of {', '.join(report.references)} it is {weaker}."
+        does = "runs the same load, and prints no verdict"
+        if report.prop in IN_LOG:
+            does = "boots the same machine and load, and prints the kernel's log"
+        return f"This is from a boot{kernel} that numalab traced.{beside} The reproducer {does}."
     first, *further = judged
     text = f"The reproducer prints {first.figure:.2f} {report.meaning} on {first.kernel}"
     if further:
@@ -191,19 +217,23 @@ def describe_load(load: Load, case: Case) -> str:
 
 
 def _describe_part(part: Part, case: Case) -> str:
-    name = _KINDS.get(part.kind, f"task of the kind {part.kind}").format(over=part.over)
+    kind = "wakers" if part.kind == "waker" and part.burst > 1 else part.kind
+    name = _KINDS.get(kind, f"task of the kind {kind}").format(over=part.over, burst=part.burst)
     head, _, rest = name.partition(" ")
     plural = rest.replace("that works and sleeps", "that work and sleep")
     plural = plural.replace("that forks", "that fork").replace("that touches", "that touch")
+    plural = plural.replace("that wakes", "that each wake")
     many = {"busy": f"{name}s", "task": f"tasks {plural}", "pair": f"pairs {rest}"}
-    kind = "" if part.policy == "fair" else f" (SCHED_{part.policy.upper()})"
-    text = f"{part.count} {name if part.count == 1 else many.get(head, f'{name}s')}{kind}"
+    policy = "" if part.policy == "fair" else f" (SCHED_{part.policy.upper()})"
+    text = f"{part.count} {name if part.count == 1 else many.get(head, f'{name}s')}{policy}"
     every = len(part.cpus) == case.machine.cpu_count
     text += f", which may run on {'all CPUs' if every else _cpus(part.cpus)}"
     if part.start:
         text += f" and start on {_cpus(part.start)}"
     if part.later:
         text += f", in the second half on {_cpus(part.later)}"
+    if part.wakee:
+        text += f", those that are woken on {_cpus(part.wakee)}"
     return text
 
 
@@ -227,7 +257,10 @@ def _how(report: Report) -> str:
             f"To reproduce: {PROGRAM} runs on a machine of this topology; KERNEL=bzImage ./{SCRIPT}"
             " boots it in QEMU, with instruction counting, so that a seed gives the same result."
         )
+    prints = "of each task its CPU time, its last CPU and the kernel's account"
+    if report.prop in IN_LOG:
+        prints = "the kernel's log"
     return (
         f"To reproduce: KERNEL=bzImage ./{SCRIPT} boots the load in QEMU on a machine of this"
-        " topology, and prints the CPU time of each task and its last CPU."
+        f" topology, and prints {prints}."
     )

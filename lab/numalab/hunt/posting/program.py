@@ -33,7 +33,7 @@ def unsupported(case: Case, prop: str, *, alone: bool = False) -> str:
     """
     reason = ""
     if prop not in FIGURES:
-        reason = f"No figure in /proc shows {prop}"
+        reason = f"A short reproducer has no figure for {prop}"
     elif len(case.loads) != 1:
         reason = f"The case has {counted(len(case.loads), 'load')}"
     elif case.machine.cpu_count > MOST_CPUS:
@@ -89,12 +89,14 @@ def render_program(case: Case, prop: str, sentence: str, most: float) -> str:
 
 
 def describe_machine(case: Case) -> str:
-    """Return the machine in a phrase: `4 nodes with 3 CPUs each`."""
+    """Return the machine in a phrase: `4 nodes with 6 CPUs each, 2 on each core`."""
     sizes = [len(node.cpus) for node in case.machine.nodes]
-    nodes = counted(len(sizes), "node")
+    nodes, threads = counted(len(sizes), "node"), case.machine.packaging.threads
+    on_core = f", {threads} on each core" if threads > 1 else ""
     if len(set(sizes)) == 1:
-        return f"{nodes} with {counted(sizes[0], 'CPU')}{' each' if len(sizes) > 1 else ''}"
-    return f"{nodes} with {', '.join(map(str, sizes))} CPUs"
+        cpus = counted(sizes[0], "CPU") + (" each" if len(sizes) > 1 else "")
+        return f"{nodes} with {cpus}{on_core}"
+    return f"{nodes} with {', '.join(map(str, sizes))} CPUs{on_core}"
 
 
 def _comment(case: Case, sentence: str) -> str:

@@ -8,14 +8,18 @@ from numalab.guest.console import printable
 from numalab.hunt.case import Case
 from numalab.hunt.load_text import render_loads
 from numalab.hunt.posting.program import PROGRAM
+from numalab.hunt.property import DOMAINS, LOST, SPLAT
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import usual_shift
 from numalab.topology.topology import Topology
 
 SCRIPT = "reproduce.sh"
 _COMMAND_LINE = (
-    "console=ttyS0 rdinit=/init quiet sched_verbose lpj=4000000 no_timer_check tsc=reliable"
+    "console=ttyS0 rdinit=/init oops=panic panic=-1 sched_verbose lpj=4000000 no_timer_check"
+    " tsc=reliable"
 )
+# These are about the kernel's log, which the script prints whole.
+IN_LOG = frozenset({LOST, SPLAT, DOMAINS})
 
 # The init of the guest: what the reproducer finds on a running system, and the end.
 _INIT = f"""\
@@ -84,7 +88,7 @@ trap 'rm -rf "$work"' EXIT
   -seed "${{SEED:-{statement.seed}}}" \\
   {words} \\
   -kernel "${{KERNEL:?}}" -initrd "$work/initramfs" \\
-  -append "{_COMMAND_LINE}"
+  -append "{_COMMAND_LINE} {"ignore_loglevel" if statement.prop in IN_LOG else "quiet"}"
 """
 
 
