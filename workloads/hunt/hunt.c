@@ -868,11 +868,13 @@ static void run_load(char *text, int load)
 	char *save;
 
 	part_count = event_count = pid_count = task_count = group_count = 0;
+	load_ms = 0;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));
 	make_lock();
 	for (char *part = strtok_r(text, ";", &save); part; part = strtok_r(NULL, ";", &save))
 		parse_part(part);
+	load_ms = load_ms ? load_ms : 1000;
 	add_event(load_ms / 2, HALF, 0, "");
 	qsort(events, event_count, sizeof(*events), by_time);
 	balance_numa();

@@ -118,6 +118,29 @@ static const char *value(char **words, const char *key, const char *otherwise)
 	return otherwise;
 }
 
+/* Words of another name, or without a value, would be ignored. */
+static void allow(char **words, const char *valid)
+{
+	char name[40];
+
+	for (char **word = words + 1; *word; word++) {
+		snprintf(name, sizeof(name), " %.*s ", (int)strcspn(*word, "="), *word);
+		if (!strchr(*word, '=') || !strstr(valid, name))
+			die("%s has no %s (valid:%s)", words[0], *word, valid);
+	}
+}
+
+static cpu_set_t existing_cpus(const char *text)
+{
+	cpu_set_t cpus = parse_cpulist(text);
+	long count = sysconf(_SC_NPROCESSORS_CONF);
+
+	for (int cpu = count; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &cpus))
+			die("the machine has no CPU %d of %s", cpu, text);
+	return cpus;
+}
+
 static long number(char **words, const char *key, long otherwise, long least, long most)
 {
 	const char *text = value(words, key, "");
@@ -186,6 +209,7 @@ static void parse_group(char **words)
 	const char *parent = value(words, "parent", "");
 	char above[96], name[16];
 
+	allow(words, " name parent weight quota period burst cpus idle partition ");
 	if (group_count == MOST_GROUPS)
 		die("too many groups");
 	*group = (struct group){
@@ -210,6 +234,10 @@ static void parse_change(char **words)
 	struct event *event = add_event(number(words, "at", 0, 0, 600000), CHANGE, 0, value(words, "cpus", ""));
 	struct event first;
 
+	allow(words, *value(words, "group", "") ? " at times every group cpus weight quota " :
+		     *value(words, "policy", "") ? " at times every part cpus nice into stop go policy"
+						   " priority runtime period " :
+		     " at times every part cpus nice into stop go ");
 	event->part = number(words, "part", -1, 0, MOST_PARTS - 1);
 	event->nice = number(words, "nice", NO_NICE, -20, 19);
 	event->weight = number(words, "weight", 0, 1, 10000);
@@ -238,13 +266,19 @@ static void parse_part(char *text)
 	for (char *word = strtok_r(text, " ", &save); word && count < 31; word = strtok_r(NULL, " ", &save))
 		words[count++] = word;
 	words[count] = NULL;
+	if (count == 31)
+		die("a part has too many words");
 	if (!count)
 		return;
 	if (!strcmp(words[0], "time")) {
-		load_ms = number(words, "ms", 1000, 10, 600000);
+		allow(words, " ms ");
+		if (load_ms)
+			die("a load has time only once");
+		load_ms = parse_number("ms", value(words, "ms", NULL), 10, 600000);
 		return;
 	}
 	if (!strcmp(words[0], "hotplug")) {
+		allow(words, " cpu off on ");
 		int cpu = number(words, "cpu", -1, 1, CPU_SETSIZE - 1);
 
 		add_event(number(words, "off", 0, 0, 600000), OFF, cpu, "");
@@ -252,6 +286,9 @@ static void parse_part(char *text)
 		return;
 	}
 	if (!strcmp(words[0], "cpuset")) {
+		allow(words, " from to at ");
+		if (*cpuset_from)
+			die("a load has cpuset only once");
 		snprintf(cpuset_from, sizeof(cpuset_from), "%s", value(words, "from", NULL));
 		add_event(number(words, "at", 0, 0, 600000), SET, 0, value(words, "to", NULL));
 		return;
@@ -268,6 +305,8 @@ static void parse_part(char *text)
 		;
 	if (kind == KINDS || part_count == MOST_PARTS)
 		die("unknown part, or too many: %s", words[0]);
+	allow(words, " n start cpus nice later run sleep burst wakee over exec mib node threads shared rest bound"
+		     " yield policy priority runtime period deadline reclaim resets slice group ");
 	part = &parts[part_count++];
 	later = value(words, "later", "");
 	wakee = value(words, "wakee", "");
@@ -288,16 +327,16 @@ static void parse_part(char *text)
 		.yield = number(words, "yield", 0, 0, 1),
 		.over = choice(words, "over", channels, CHANNELS, PIPE),
 		.attributes = parse_attributes(words),
-		.cpus = parse_cpulist(value(words, "cpus", NULL)),
-		.start = parse_cpulist(value(words, "start", value(words, "cpus", NULL))),
+		.cpus = existing_cpus(value(words, "cpus", NULL)),
+		.start = existing_cpus(value(words, "start", value(words, "cpus", NULL))),
 		.has_later = *later != 0,
 		.has_wakee = *wakee != 0,
 	};
 	name_group(part->group, value(words, "group", ""));
 	if (part->has_later)
-		part->later = parse_cpulist(later);
+		part->later = existing_cpus(later);
 	if (part->has_wakee)
-		part->wakee = parse_cpulist(wakee);
+		part->wakee = existing_cpus(wakee);
 }
 
 #endif

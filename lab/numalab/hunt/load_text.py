@@ -6,7 +6,7 @@ A load is `time ms=1000;hog n=3 start=0 cpus=0-3`; loads are separated by `|`.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from numalab.cpulist import format_cpulist, parse_cpulist
@@ -25,20 +25,34 @@ from numalab.hunt.load import (
 _MOST_MS = 600_000
 _LONGEST_TEXT = 100_000  # characters of all loads: an argument of the driver
 _SHOWN = 40  # characters of a word in a message
-# What the driver reads (`workloads/hunt/load.h`), by field; other numbers have the last range.
+# What the driver reads (`workloads/hunt/load.h`), by field, and by word and field where a word has
+# its own; other numbers have the last range. A test compares them with the driver.
 _RANGES: Mapping[str, tuple[int, int]] = {
     "count": (1, 256),
     "nice": (-20, 19),
-    "priority": (0, 98),
+    "priority": (1, 98),
+    "slice_us": (0, 100_000),
+    "burst": (1, 64),
+    "waker burst": (1, 16),
     "mib": (1, 4096),
     "node": (0, 63),
     "cpu": (1, 1023),
-    "weight": (0, 10_000),
+    "weight": (1, 10_000),
+    "quota_ms": (0, 100_000),
+    "change quota_ms": (1, 100_000),
+    "burst_ms": (0, 100_000),
+    "period_ms": (1, 1000),
+    "times": (1, 256),
+    "part": (0, 31),
     "ms": (10, _MOST_MS),
+    "at_ms": (0, _MOST_MS),
+    "every_ms": (0, _MOST_MS),
+    "off_ms": (0, _MOST_MS),
+    "on_ms": (0, _MOST_MS),
     "": (0, 10_000_000),
 }
 _MOST_PARTS, _MOST_TASKS, _MOST_GROUPS = 32, 256, 16
-_MOST_TIMES = 200  # what the driver keeps
+_MOST_PROCESSES, _MOST_CHANGES = 1024, 255  # what the driver keeps
 # The words of the text, by the fields that they set.
 _WORDS: Mapping[str, str] = {
     "count": "n", "period_us": "period", "runtime_us": "runtime", "slice_us": "slice",
@@ -108,7 +122,7 @@ def parse_loads(text: str) -> tuple[Load, ...]:
 
 
 def _parse_load(text: str) -> Load:
-    ms = 1000
+    ms: int | None = None
     entries: list[_Entry] = []
     for piece in filter(None, map(str.strip, text.split(";"))):
         word, *words = piece.split()
@@ -119,12 +133,16 @@ def _parse_load(text: str) -> Load:
             if "ms" not in values:
                 raise ValueError(f"{piece[:_SHOWN]!r} lacks ms=")
             _check_words(word, values, ["ms"])
-            ms = _number("ms", "ms", values["ms"])
+            if ms is not None:
+                raise ValueError("a load has time only once")
+            ms = _number(word, "ms", "ms", values["ms"])
         else:
             entries.append(_parse(piece, word, values))
     cpusets = [entry for entry in entries if isinstance(entry, CpusetChange)]
+    if len(cpusets) > 1:
+        raise ValueError("a load has cpuset only once")
     load = Load(
-        ms,
+        1000 if ms is None else ms,
         tuple(entry for entry in entries if isinstance(entry, Part)),
         tuple(entry for entry in entries if isinstance(entry, Hotplug)),
         cpusets[-1] if cpusets else None,
@@ -142,8 +160,11 @@ def _check(load: Load) -> None:
     for count, most, what in (
         (len(load.parts), _MOST_PARTS, "parts"),
         (sum(part.count for part in load.parts), _MOST_TASKS, "tasks"),
+        (sum(part.count * (1 + _wakees(part)) for part in load.parts), _MOST_PROCESSES,
+         "tasks and wakees"),
         (len(load.groups), _MOST_GROUPS, "groups"),
-    ):
+        (len(load.timeline) + 2 * len(load.hotplug) + bool(load.cpuset), _MOST_CHANGES, "changes"),
+    ):  # fmt: skip
         if count > most:
             raise ValueError(f"a load has {count} {what}, and at most {most}")
     names: set[str] = set()
@@ -167,6 +188,10 @@ def _check(load: Load) -> None:
     _check_changes(load)
 
 
+def _wakees(part: Part) -> int:
+    return part.burst if part.kind == "waker" else 0
+
+
 def _check_changes(load: Load) -> None:
     for hotplug in load.hotplug:
         if hotplug.on_ms <= hotplug.off_ms:
@@ -178,10 +203,14 @@ def _check_changes(load: Load) -> None:
             raise ValueError(f"a change names part {change.part} of {len(load.parts)}")
         if change.into and change.part is None:
             raise ValueError("into= is of a change of a part")
-        if not 1 <= change.times <= _MOST_TIMES:
-            raise ValueError(f"a change happens 1 to {_MOST_TIMES} times, not {change.times}")
-    if len(load.timeline) > _MOST_TIMES:
-        raise ValueError(f"a load has at most {_MOST_TIMES} changes, not {len(load.timeline)}")
+        of_group = replace(change, times=1, every_ms=0, cpus=(), weight=0, quota_ms=0)
+        if change.group and of_group != LoadChange(change.at_ms, group=change.group):
+            raise ValueError("a change of a group is of cpus=, weight= or quota=")
+        of_policy = change.priority or change.runtime_us or change.period_us
+        if of_policy and change.policy is None:
+            raise ValueError("priority=, runtime= and period= of a change need policy=")
+        if change.part is not None and (change.weight or change.quota_ms):
+            raise ValueError("weight= and quota= are of a change of a group")
 
 
 def _check_words(word: str, values: Mapping[str, str], valid: Iterable[str]) -> None:
@@ -205,7 +234,7 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
     arguments: dict[str, Any] = {"kind": kind, "count": 1} if kind else {}
     for name, member in members.items():
         if name in values:
-            arguments[member.name] = _value(name, member.name, values[name])
+            arguments[member.name] = _value(word, name, member.name, values[name])
         elif name in _REQUIRED and not (name == "cpus" and entry is not Part):
             raise ValueError(f"{piece[:_SHOWN]!r} lacks {name}=")
     return entry(**arguments)
@@ -219,7 +248,7 @@ _FLAGS = (
 _CHOICES: Mapping[str, tuple[str, ...]] = {"policy": POLICIES, "over": CHANNELS}
 
 
-def _value(word: str, field: str, text: str) -> object:
+def _value(entry: str, word: str, field: str, text: str) -> object:
     if field in _LISTS:
         if not (cpus := parse_cpulist(text)):
             raise ValueError(f"{word}= names no CPU")
@@ -232,11 +261,14 @@ def _value(word: str, field: str, text: str) -> object:
         if text not in choices:
             raise ValueError(f"{field}={text[:_SHOWN]} (valid: {', '.join(choices)})")
         return text
-    return text if field in ("group", "name", "parent", "into") else _number(word, field, text)
+    return (
+        text if field in ("group", "name", "parent", "into") else _number(entry, word, field, text)
+    )
 
 
-def _number(word: str, field: str, text: str) -> int:
-    least, most = _RANGES.get(field, _RANGES[""])
+def _number(entry: str, word: str, field: str, text: str) -> int:
+    usual = _RANGES.get(field, _RANGES[""])
+    least, most = _RANGES.get(f"{entry} {field}", usual)
     if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
         raise ValueError(f"{word}={text[:_SHOWN]} is no whole number from {least} to {most}")
     return int(text)

@@ -1,6 +1,8 @@
 """Loads: groups, changes and policies are written and read back, varied and combined."""
 
 import random
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
 from numalab.hunt.load import CHANNELS, KINDS, POLICIES, Load
 from numalab.hunt.load_text import parse_loads, render_load
+from numalab.places import shipped_dir
 
 RICH = (
     "time ms=1500;group name=a quota=50;group name=b weight=300 parent=a cpus=0-2;"
@@ -93,9 +96,21 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
             "group name=a;hog n=1 cpus=0;change at=1 group=a into=a",
             "into= is of a change of a part",
         ),
-        ("hog n=1 cpus=0;change at=1 part=0 nice=1 times=0", "1 to 200 times, not 0"),
+        (
+            "hog n=1 cpus=0;change at=1 part=0 nice=1 times=0",
+            "times=0 is no whole number from 1 to 256",
+        ),
         ("group name=a partition=1;hog n=1 cpus=0", "partition a lacks cpus="),
         ("group name=a quota=5 burst=6;hog n=1 cpus=0", "the burst of group a is larger than its"),
+        (
+            "group name=a;hog n=1 cpus=0;change at=1 group=a nice=5",
+            "is of cpus=, weight= or quota=",
+        ),
+        ("hog n=1 cpus=0;change at=1 part=0 weight=50", "are of a change of a group"),
+        ("hog n=1 cpus=0;time ms=50", "has time only once"),
+        ("hog n=1 cpus=0;cpuset from=0 to=1 at=5;cpuset from=0 to=1 at=6", "cpuset only once"),
+        ("waker n=200 cpus=0 burst=16", "has 3400 tasks and wakees, and at most 1024"),
+        ("hog n=1 cpus=0;change at=1 part=0 nice=1 times=256", "256 changes, and at most 255"),
         ("", "at least one part .valid: hog, sleeper"),
         ("hog n=abc cpus=0", "n=abc is no whole number from 1 to 256"),
         ("hog n=1e3 cpus=0", "n=1e3 is no whole number"),
@@ -111,6 +126,111 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
 def test_a_load_that_names_what_it_lacks_is_explained(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_loads("time ms=1000;" + text)
+
+
+PARSER = """
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "shared.h"
+#include "load.h"
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IONBF, 0);
+	for (int i = 1; i < argc; i++) {
+		int status;
+
+		if (!fork()) {
+			char *save, *part = strtok_r(argv[i], ";", &save);
+
+			for (; part; part = strtok_r(NULL, ";", &save))
+				parse_part(part);
+			add_event(0, HALF, 0, "");
+			_exit(0);
+		}
+		wait(&status);
+		putchar(status ? '0' : '1');
+	}
+	return 0;
+}
+"""
+OF_PART = "n nice priority run sleep burst mib node runtime period deadline slice yield reclaim"
+NUMBERS_OF = {
+    **dict.fromkeys((f"{kind} n=1 cpus=0" for kind in KINDS), OF_PART),
+    "hog n=1 cpus=0;group name=a": "weight quota period burst idle partition",
+    "hog n=1 cpus=0;hotplug cpu=1 off=0": "on",
+    "hog n=1 cpus=0;hotplug on=600000 off=0": "cpu",
+    "hog n=1 cpus=0;cpuset from=0 to=0": "at",
+    "hog n=1 cpus=0;change at=5 part=0": "nice times every stop go",
+    "hog n=1 cpus=0;change at=5 part=0 policy=rr": "priority runtime period",
+    "group name=a;hog n=1 cpus=0;change at=5 group=a": "weight quota times every",
+}
+EDGES = (-21, -20, 0, 1, 10, 16, 19, 63, 64, 98, 256, 1000, 1023, 4096, 10_000, 100_000, 600_000,
+         10_000_000)  # fmt: skip
+WRONG = (
+    "hog n=2 cpus=0 prioritty=50",
+    "hog n=2 cpus=0 yield",
+    "hog n=2 cpus=0;group nam=a",
+    "hog n=2 cpus=0;hotplug cpu=1 of=2",
+    "hog n=2 cpus=0;change at=5 part=0 weight=50",
+    "hog n=2 cpus=0;change at=5 part=0 priority=50",
+    "group name=a;hog n=2 cpus=0;change at=5 group=a nice=5",
+    "hog n=2 cpus=0;cpuset from=0 to=0 at=5;cpuset from=0 to=0 at=6",
+    "hog n=2 cpus=0;time ms=50;time ms=60",
+    "hog n=2 cpus=0;time",
+)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("load") / "parser"
+    shipped = shipped_dir()
+    subprocess.run(
+        ["gcc", "-w", "-x", "c", "-o", program, f"-I{shipped / 'workloads'}",
+         f"-I{shipped / 'workloads' / 'hunt'}", f"-I{shipped / 'images' / 'src'}", "-"],
+        input=PARSER, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return program
+
+
+def read_by(driver: Path, texts: list[str]) -> list[bool]:
+    done = subprocess.run([driver, *texts], capture_output=True, text=True, timeout=60, check=True)
+    return [flag == "1" for flag in done.stdout]
+
+
+def test_the_driver_reads_the_numbers_that_parse_loads_reads(driver: Path) -> None:
+    numbers = sorted({edge + step for edge in EDGES for step in (-1, 0, 1)})
+    texts = []
+    for load, words in NUMBERS_OF.items():
+        bare = load.replace(" n=1", "")
+        texts += [
+            f"{bare if word == 'n' else load} {word}={number}"
+            for word in words.split()
+            for number in numbers
+        ]
+    differing = []
+    for text, of_driver in zip(texts, read_by(driver, texts), strict=True):
+        try:
+            parse_loads(text)
+            reads = True
+        except ValueError as error:
+            if "is no whole number" not in str(error) and "valid: 0, 1" not in str(error):
+                continue  # a rule about the whole load
+            reads = False
+        differing += [text] if reads != of_driver else []
+    assert differing == []
+
+
+def test_the_driver_refuses_what_it_would_ignore(driver: Path) -> None:
+    assert read_by(driver, list(WRONG)) == [False] * len(WRONG)
+    assert read_by(driver, [RICH.replace("0-3", "0").replace("0-2", "0")]) == [True]
+    assert read_by(driver, ["hog n=2 cpus=0-2000", "hog n=2 cpus=900-1000"]) == [False, False]
+    for text in WRONG:
+        with pytest.raises(ValueError, match=r"valid|only once|change of|lacks|policy="):
+            parse_loads(text)
 
 
 def test_two_loads_are_combined_with_their_changes() -> None:
