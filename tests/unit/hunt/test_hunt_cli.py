@@ -250,6 +250,12 @@ def test_two_kernels_with_the_same_bytes_are_not_hunted(bench: Bench, tmp_path: 
     assert bench.boots, "without a reference kernel nothing is compared"
 
 
+def test_a_kernel_is_not_compared_with_itself(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"--against: {GOOD} is compared with itself") as error:
+        hunt("--kernel", GOOD, "--against", GOOD, "--output", tmp_path)
+    assert "patch" not in str(error.value)
+
+
 def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
     bench.rule = lambda kernel, seed: 5.0 if kernel == BAD and seed == 1 else 0.0
     words = ("--machines", 1, "--loads", 1, "--kernel", BAD, "--output", tmp_path, "--json")

@@ -43,6 +43,12 @@ def boot_beside(
 def require_different(bench: HuntBench, reference: HuntBench) -> None:
     """Raise UserError for two kernels with the same bytes: no boot can tell them apart."""
     mine, theirs = (side.builds.kernels[side.kernel.name] for side in (bench, reference))
+    if bench.kernel == reference.kernel and bench.scheduler == reference.scheduler:
+        raise UserError(
+            f"{bench.kernel.name} is compared with itself",
+            key="--against",
+            choices=("another kernel", "none"),
+        )
     if mine.bzimage_sha256 == theirs.bzimage_sha256 and bench.scheduler == reference.scheduler:
         raise UserError(
             f"{bench.kernel.name} and {reference.kernel.name} are the same kernel, byte for byte:"
