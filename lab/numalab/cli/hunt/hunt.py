@@ -62,7 +62,10 @@ def command(
         typer.Option(help="Properties to check, with commas; --list prints them. Default: all."),
     ] = None,
     budget: Annotated[
-        str, typer.Option(help="Wall time of the search: 90s, 20m, 2h, or minutes.")
+        str,
+        typer.Option(
+            help="Wall time of the search, without a finding's folder: 90s, 20m, 2h, or minutes."
+        ),
     ] = "20m",
     machines: Annotated[
         int, typer.Option(min=0, help="Maximum number of machines; 0: no limit.")
