@@ -11,7 +11,7 @@ from pathlib import Path
 from numalab.artifact.digest import digest_of
 from numalab.campaign.build import BuiltStudy, Setting, build, choose_plan_mode
 from numalab.campaign.execute import OnEvent, Schedule
-from numalab.campaign.resume import OnWait
+from numalab.campaign.resume import OnWait, held_results, missing_tasks
 from numalab.files import make_dir, write_text
 from numalab.hunt.boot_case import HuntBench, driver
 from numalab.hunt.case import Case
@@ -130,7 +130,9 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     if planned is not None and planned.code is CodeChange.NONE:
         word, remarks = _word_of_equal_code(planned)
         verdict = replace(_verdict(request, study), word=word, remarks=remarks)
-        return _written(replace(verdict, seconds=time.monotonic() - began), study)
+        with held_results([(study.plan, study.results)], listener.on_wait):
+            missing_tasks(study)  # refuses runs of another kernel
+            return _written(replace(verdict, seconds=time.monotonic() - began), study)
     conductor = Conductor(
         study,
         listener.watch,

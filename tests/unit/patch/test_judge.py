@@ -1,0 +1,69 @@
+"""What `judge` writes for a patch without code, and its remarks on cells."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from numalab.campaign.build import BuiltStudy
+from numalab.campaign.execute import execute
+from numalab.errors import UserError
+from numalab.patch import judge as module
+from numalab.patch.experiment import ExperimentOutcome
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.verdict import PatchVerdict
+from numalab.reach.model import CodeChange
+from numalab.reach.prepare import ReachPlan
+from numalab.results.plan import Cell
+from support.fake_executor import MATRIX, fake, ready
+from support.stored_run import stored_manifest, stored_run
+
+CELL = Cell("ring-2", "w")
+
+
+def judged(study: BuiltStudy, monkeypatch: pytest.MonkeyPatch) -> module.Judged:
+    """Judge a patch without code."""
+    blank = PatchVerdict("x", ("docs: x",), "b", "p", "6.12.1", "icount", "undecided")
+    monkeypatch.setattr(module, "_verdict", lambda *_: blank)
+    reach = ReachPlan("x", CodeChange.NONE, {})
+    study = replace(study, setting=replace(study.setting, reach=reach))
+    request, listener = SimpleNamespace(), SimpleNamespace(on_wait=None)
+    return module.judge(cast(Any, request), study, cast(Any, listener))
+
+
+def test_a_patch_without_code_replaces_no_other_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    study = ready(tmp_path)
+    execute([study], 2, lambda _: lambda _: None, run=fake)
+    study.results.verdict.write_text("of another patch\n")
+    kernels = study.builds.kernels
+    built = {name: replace(kernel, digest=f"{name} now") for name, kernel in kernels.items()}
+    rebuilt = replace(study, builds=replace(study.builds, kernels=built))
+    other = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
+    for refused, why in ((rebuilt, "made with another kernel"), (other, "of another study")):
+        with pytest.raises(UserError, match=why):
+            judged(refused, monkeypatch)
+    assert study.results.verdict.read_text() == "of another patch\n"
+    new = judged(ready(tmp_path, results="new"), monkeypatch)
+    assert new.results.verdict.read_text().startswith("verdict    no changed line has code")
+
+
+def remarks(outcome: ExperimentOutcome) -> str:
+    """Return the remarks on an experiment of one cell."""
+    return "\n".join(module._cell_remarks(outcome, [CELL]))
+
+
+def test_remarks_say_no_more_of_cells_than_is_true() -> None:
+    runs = tuple(
+        stored_run(stored_manifest(run=f"ring-2_w_{side}_{seed}", variant=side, seed=seed), 1.0)
+        for side, seed in ((BASELINE, 1), (BASELINE, 2), (PATCHED, 2))
+    )
+    outcome = ExperimentOutcome(runs, 3, (), (), time_over=False)
+    skipped = remarks(replace(outcome, unreached=(CELL,)))
+    assert skipped == "no changed line ran in 1 cell: nothing is compared there"
+    short = remarks(replace(outcome, needs=30.0))
+    assert short.endswith("the same command goes on from here: with --budget 1m it compares them")
