@@ -22,7 +22,7 @@ from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
-from numalab.patch.screening import SLOWER, ran_in_boot
+from numalab.patch.screening import SLOWER, ran_equally_often
 from numalab.patch.standard import BASELINE, PATCHED, Experiment, plan_experiment
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
@@ -320,18 +320,18 @@ def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator
             yield f"{runs_of(len(ends))} of the {variant} kernel failed: {reason}"
     once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
     yield from (f"{report}; more runs decide" for report in once)
-    if ran_in_boot(read_reaches(outcome.counted)):
+    if ran_equally_often(read_reaches(outcome.counted)):
         yield (
-            "changed lines ran equally often in each run, as code of the boot does; the runs of a"
-            " machine share one boot"
+            "changed lines ran equally often in each run: perhaps only in the boot, which all runs"
+            " of a machine share"
         )
     if outcome.unreached:
         skipped = counted(len(outcome.unreached), "cell")
-        yield f"no changed line ran in {skipped}; one run of each kernel there"
+        yield f"no changed line ran in {skipped}: nothing is compared there"
     short = len(cells) - len(outcome.unreached) - len(outcome.compared(cells))
     if short > 0:
         minutes = max(1, ceil(SLOWER * outcome.needs / _SCREEN / 60))
-        more = f"the same command with --budget {minutes}m compares them"
+        more = f"the same command goes on from here: with --budget {minutes}m it compares them"
         yield f"the time was too short for {short} of {counted(len(cells), 'cell')}; {more}"
 
 

@@ -63,10 +63,10 @@ def _executions(reach: RunReach) -> int:
     return count or int(any(line.state == "unknown" for line in lines))
 
 
-def ran_in_boot(counted: Iterable[tuple[Cell, RunReach]]) -> bool:
+def ran_equally_often(counted: Iterable[tuple[Cell, RunReach]]) -> bool:
     """Whether changed lines ran, and equally often in each of several runs of a machine and kernel.
 
-    The seed varies what happens after the boot (decision 23), so that such lines ran before.
+    Lines that only the boot executes do so, but also periodic code under a regular load.
     """
     of_machines: dict[tuple[str, str], list[tuple[int, ...]]] = {}
     for cell, reach in counted:

@@ -3,7 +3,7 @@
 import pytest
 
 from numalab.patch.experiment import ExperimentOutcome
-from numalab.patch.screening import fitting, lacks_seeds, ran_in_boot, sort_cells, spread
+from numalab.patch.screening import fitting, lacks_seeds, ran_equally_often, sort_cells, spread
 from numalab.patch.standard import BASELINE, LOADS, MACHINES, PATCHED
 from numalab.reach.model import CodeChange, FunctionReach, LineReach, LineState, RunReach
 from numalab.results.plan import Cell, planned_run
@@ -60,10 +60,10 @@ def test_functions_without_changed_lines_count_and_unknown_lines_stay() -> None:
 
 
 def test_lines_of_the_boot_run_equally_often_in_each_run() -> None:
-    assert ran_in_boot([(A, BASE), (A, reach(4)), (A, reach(4)), (B, reach(4))])
-    assert not ran_in_boot([(A, reach(4)), (A, reach(5))])
-    assert not ran_in_boot([(A, reach(4))]), "one run tells nothing"
-    assert not ran_in_boot([(A, reach(0)), (A, reach(0))])
+    assert ran_equally_often([(A, BASE), (A, reach(4)), (A, reach(4)), (B, reach(4))])
+    assert not ran_equally_often([(A, reach(4)), (A, reach(5))])
+    assert not ran_equally_often([(A, reach(4))]), "one run tells nothing"
+    assert not ran_equally_often([(A, reach(0)), (A, reach(0))])
 
 
 def test_a_first_part_of_the_cells_has_all_machines_and_loads() -> None:
