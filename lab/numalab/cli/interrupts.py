@@ -22,6 +22,15 @@ def handle_signals() -> None:
             signal.signal(number, _interrupt)
 
 
+def interrupt_calls() -> None:
+    """Let Ctrl-C end a system call that waits for a lock, a pipe or a process.
+
+    To be called after imports: polars puts a handler of its own before ours, with SA_RESTART
+    (sigaction(2)), after which such a call goes on.
+    """
+    signal.siginterrupt(signal.SIGINT, True)
+
+
 def received_signal() -> int:
     """Return the number of the signal that ended the command; 0 if none did."""
     return _Received.number

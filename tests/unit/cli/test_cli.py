@@ -19,6 +19,7 @@ import typer
 
 from numalab.cli.main import COMMANDS, application
 from numalab.cli.output import pass_on
+from numalab.locks import locked
 from support.example_results import copy_example
 from support.forked import numalab
 
@@ -120,6 +121,35 @@ def test_two_signals_at_once_end_it_without_a_traceback() -> None:
         _, printed = process.communicate()
         assert printed in ("", "numalab: interrupted\n")
         assert process.returncode in (130, 143, 0, -signal.SIGTERM, -signal.SIGINT)
+
+
+def test_ctrl_c_ends_the_wait_for_a_lock(tmp_path: Path) -> None:
+    """The module of the command imports polars, whose handler restarts system calls."""
+    program = """
+        import sys
+        from pathlib import Path
+        from numalab.cli.interrupts import handle_signals
+        from numalab.cli.main import application
+        from numalab.locks import locked
+        handle_signals()
+        application("patch")
+        assert "polars" in sys.modules
+        with locked(Path(sys.argv[1]), lambda: print("waits", flush=True)):
+            pass
+    """
+    path = tmp_path / "lock"
+    with locked(path):
+        words = [sys.executable, "-c", textwrap.dedent(program), str(path)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        time.sleep(0.2)  # until it waits for the lock
+        process.send_signal(signal.SIGINT)
+        try:
+            _, printed = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert printed.startswith("numalab: interrupted\n")
 
 
 def test_a_library_that_makes_an_error_of_a_signal_prints_no_traceback() -> None:
