@@ -4,7 +4,7 @@ Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects a
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
@@ -17,6 +17,7 @@ from numalab.source.patch import PatchError
 MAX_MAILS = 10_000
 _MAX_PARTS, _MAX_DEPTH = 20, 5  # of one message
 _MAX_SUBJECT = 1000
+_ENCODINGS = ("quoted-printable", "base64")
 # The line that begins a message, followed by a header; git's own has a commit and a fixed date.
 # The text before the time is bounded, or the search of a long line would take quadratic time.
 _BEGIN = re.compile(
@@ -29,6 +30,15 @@ _DIFF = re.compile(r"^(?:diff --git |--- \S+.*\n\+\+\+ )", re.MULTILINE)
 def is_mailbox(data: bytes) -> bool:
     """Tell whether the bytes begin with a message of a mailbox."""
     return _BEGIN.match(data) is not None
+
+
+def is_encoded(data: bytes) -> bool:
+    """Tell whether the bytes begin with a message that must be decoded before its diff is read."""
+    begin = _BEGIN.match(data)
+    if begin is None:
+        return False
+    headers, _ = _parse(with_line_feeds(data[begin.end() :]))
+    return headers.get_content_maintype() == "multipart" or _encoding(headers) in _ENCODINGS
 
 
 def with_line_feeds(data: bytes) -> bytes:
@@ -74,21 +84,27 @@ def _check_whole(ranks: Sequence["_Rank"], version: int) -> None:
 
 
 def _decode(message: bytes) -> tuple[str, str]:
-    """Return a message's subject and its decoded text."""
+    """Return a message's subject and its decoded text, that of its parts one after the other."""
     headers, body = _parse(message)
     subjects = (text for name, text in headers.raw_items() if name.lower() == "subject")
-    subject = _unfold(next(subjects, ""))
-    plain = _plain_part(headers, body, depth=0)
-    if plain is None and headers.get_content_maintype() == "multipart":
-        return subject, ""
-    part, data = plain or (headers, body)
-    encoding = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
-    if part is headers and encoding not in ("quoted-printable", "base64"):
+    subject = unfold(next(subjects, ""))
+    if headers.get_content_maintype() == "multipart":
+        parts = (_decoded(part, data) for part, data in _text_parts(headers, body, depth=0))
+        return subject, "\n".join(parts)
+    if _encoding(headers) not in _ENCODINGS:
         return subject, body.decode("utf-8", "surrogateescape")
+    return subject, _decoded(headers, body)
+
+
+def _encoding(headers: Message) -> str:
+    return str(headers.get("Content-Transfer-Encoding", "")).strip().lower()
+
+
+def _decoded(part: Message, data: bytes) -> str:
     part.set_payload(data.decode("ascii", "surrogateescape"))
     payload = part.get_payload(decode=True)
     text = payload.decode("utf-8", "surrogateescape") if isinstance(payload, bytes) else ""
-    return subject, text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n")
 
 
 def _parse(message: bytes) -> tuple[Message, bytes]:
@@ -101,22 +117,20 @@ def _parse(message: bytes) -> tuple[Message, bytes]:
     return BytesHeaderParser().parsebytes(head[1:] + b"\n\n"), body
 
 
-def _plain_part(headers: Message, body: bytes, depth: int) -> tuple[Message, bytes] | None:
-    """Return the first part that is plain text and no attachment: its headers and its body."""
-    if headers.get_content_disposition() == "attachment":
-        return None
-    if headers.get_content_type() == "text/plain":
-        return headers, body
+def _text_parts(headers: Message, body: bytes, depth: int) -> Iterator[tuple[Message, bytes]]:
+    """Yield headers and body of each part that is text, also an attachment, as git-mailinfo(1)."""
+    if headers.get_content_maintype() == "text" and headers.get_content_subtype() != "html":
+        yield headers, body
     boundary = headers.get_boundary()
     if headers.get_content_maintype() != "multipart" or not boundary or depth == _MAX_DEPTH:
-        return None
+        return
     line = rb"(?:\A|\r?\n)--" + re.escape(boundary.encode("ascii", "surrogateescape"))
     parts = re.split(line + rb"(?:--)?[ \t]*\r?(?:\n|\Z)", body, maxsplit=_MAX_PARTS)
-    below = (_plain_part(*_parse(part), depth + 1) for part in parts[1:])
-    return next((part for part in below if part is not None), None)
+    for part in parts[1:]:
+        yield from _text_parts(*_parse(part), depth + 1)
 
 
-def _unfold(raw: str) -> str:
+def unfold(raw: str) -> str:
     """Return a subject in one line, encoded words (RFC 2047) decoded."""
     text = raw[:_MAX_SUBJECT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     with suppress(ValueError, LookupError, HeaderParseError):

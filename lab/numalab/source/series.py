@@ -15,7 +15,13 @@ from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
 from numalab.files import read_bounded, reading
-from numalab.source.mailbox import is_mailbox, split_mailbox, with_line_feeds
+from numalab.source.mailbox import (
+    is_encoded,
+    is_mailbox,
+    split_mailbox,
+    unfold,
+    with_line_feeds,
+)
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
 from numalab.source.patch_index import EXECUTABLE, PLAIN, PatchIndex
 from numalab.source.plain_files import NotPlain, SourceFile
@@ -24,7 +30,6 @@ MAX_PATCH_BYTES = 16 << 20
 # Of one series. A patch takes up to 400 bytes of memory for each of its lines.
 MAX_PATCHES, MAX_SERIES_BYTES, MAX_LINES = 10_000, 64 << 20, 1_000_000
 MAX_FILES = 20_000
-_MAX_SUBJECT = 1000
 _XZ_MEMORY = 128 << 20  # bytes; `xz -9` needs 65 MiB to unpack
 _DIFF = re.compile(rb"^(?:diff --git a/|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 
@@ -114,7 +119,7 @@ def _load_folder(path: Path) -> Series:
     files = sorted({*path.glob("*.patch"), *path.glob("*.diff")})
     # A cover letter holds no diff.
     listed = (file for file in files if "cover-letter" not in file.name)
-    patches = _parse_patches(((file, _read_in(file, path)) for file in listed), path)
+    patches = _parse_patches((text for file in listed for text in _texts_in(file, path)), path)
     if not patches:
         raise UserError("holds no file called series, *.patch or *.diff", file=path)
     return Series(path.resolve().name, patches)
@@ -129,6 +134,17 @@ def _load_file(path: Path) -> Series:
 
 def load_mailbox(data: bytes, path: Path, name: str = "") -> Series:
     """Read a mailbox; `path` is for errors and the default name. Raises UserError."""
+    texts = _mail_texts(data, path)
+    try:
+        return Series(name or path.stem, _parse_patches(texts, path))
+    except UserError:
+        if len(texts) == 1:
+            _parse_patch(_text(data), path)  # the same error, with the line numbers of the file
+        raise
+
+
+def _mail_texts(data: bytes, path: Path) -> list[tuple[Path, str]]:
+    """Return the decoded patches of a mailbox, each with a path for errors. Raises UserError."""
     try:
         texts = split_mailbox(data)
     except PatchError as error:
@@ -137,13 +153,7 @@ def load_mailbox(data: bytes, path: Path, name: str = "") -> Series:
         raise UserError("is a mailbox without a patch", file=path)
     # A message has no file; errors name its number.
     names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
-    named = zip([path] if len(texts) == 1 else names, texts, strict=True)
-    try:
-        return Series(name or path.stem, _parse_patches(named, path))
-    except UserError:
-        if len(texts) == 1:
-            _parse_patch(_text(data), path)  # the same error, with the line numbers of the file
-        raise
+    return list(zip([path] if len(texts) == 1 else names, texts, strict=True))
 
 
 def looks_like_patch(start: bytes) -> bool:
@@ -277,16 +287,26 @@ def parse_subject(text: str) -> str:
     subject = re.search(r"^Subject:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)
     if subject is None:
         return ""
-    return re.sub(r"^(\[[^]]*\]\s*)+", "", " ".join(subject[1][:_MAX_SUBJECT].split()))
+    return re.sub(r"^(\[[^]]*\]\s*)+", "", unfold(subject[1]))
+
+
+def _texts_in(path: Path, folder: Path) -> list[tuple[Path, str]]:
+    """Read a patch of a folder; git-apply(1) cannot read that of an encoded mail as it is."""
+    data = _data_in(path, folder)
+    return _mail_texts(data, path) if is_encoded(data) else [(path, _text(data))]
 
 
 def _read_in(path: Path, folder: Path, listed_in: Path | None = None) -> str:
-    """Read a file of a series folder, which is foreign: no link may lead out of it."""
     if listed_in is not None and not os.path.lexists(path):
         raise UserError(f"{path.name} is listed but missing", file=listed_in)
+    return _text(_data_in(path, folder))
+
+
+def _data_in(path: Path, folder: Path) -> bytes:
+    """Read a file of a series folder, which is foreign: no link may lead out of it."""
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise UserError("is a link that leads out of the series", file=path)
-    return read_patch(path)
+    return read_bounded(path, MAX_PATCH_BYTES)
 
 
 def _parse_patches(texts: Iterable[tuple[Path, str]], path: Path) -> tuple[Patch, ...]:

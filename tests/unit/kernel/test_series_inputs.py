@@ -104,6 +104,34 @@ def test_encoded_mails_are_decoded(tmp_path: Path) -> None:
     )
     assert [p.subject for p in load_series(box).patches] == ["\u00fc", "two"]
     assert applied(box) == "c\n"
+    folder = tmp_path / "outgoing"
+    folder.mkdir()
+    for number, text in enumerate(box.read_text().split("From 0")[1:], 1):
+        (folder / f"000{number}-x.patch").write_text(f"From 0{text}")
+    assert [p.subject for p in load_series(folder).patches] == ["\u00fc", "two"]
+    assert applied(folder) == "c\n"
+
+
+def test_the_subject_of_a_patch_in_a_folder_is_decoded(tmp_path: Path) -> None:
+    subject = "[PATCH] =?UTF-8?q?Gr=C3=B6=C3=9Fe:=20a?=\n =?UTF-8?q?=20word?="
+    (tmp_path / "0001-x.patch").write_text(mail(1, subject, diff("a", "b")))
+    assert load_series(tmp_path).info.patches == ("Gr\u00f6\u00dfe: a word",)
+
+
+@pytest.mark.parametrize("kind", ["attachment", "inline"])
+def test_an_attached_patch_is_read_as_git_reads_it(tmp_path: Path, kind: str) -> None:
+    coded = base64.encodebytes(diff("a", "b").encode()).decode()
+    parts = (
+        "Content-Type: text/plain\n\nWhy.\n",
+        f"Content-Type: text/html\n\n<pre>{diff('html', 'no')}</pre>\n",
+        f"Content-Type: text/x-patch; name=x.patch\nContent-Disposition: {kind}\n"
+        f"Content-Transfer-Encoding: base64\n\n{coded}",
+    )
+    body = "".join(f"--=-=\n{part}\n" for part in parts)
+    box = tmp_path / "x.mbox"
+    head = f'{FROM.format(1)}Subject: [PATCH] x\nContent-Type: multipart/mixed; boundary="=-="\n'
+    box.write_text(f"{head}\n{body}--=-=--\n")
+    assert applied(box) == "b\n"
 
 
 def test_bytes_that_are_no_utf8_come_through(tmp_path: Path) -> None:
