@@ -31,6 +31,8 @@ MAX_PATCH_BYTES = 16 << 20
 MAX_PATCHES, MAX_SERIES_BYTES, MAX_LINES = 10_000, 64 << 20, 1_000_000
 MAX_FILES = 20_000
 _XZ_MEMORY = 128 << 20  # bytes; `xz -9` needs 65 MiB to unpack
+_FOLDERS = ("kernel", "kernel/sched", "mm")  # where a patch may have been made, instead of the top
+_Read = Callable[[str], SourceFile | None]
 _DIFF = re.compile(rb"^(?:diff --git a/|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -201,9 +203,7 @@ def apply_series(
     return {name: None if file is None else file.text for name, file in patched.items()}
 
 
-def patch_files(
-    series: Iterable[Series], read: Callable[[str], SourceFile | None]
-) -> Mapping[str, SourceFile | None]:
+def patch_files(series: Iterable[Series], read: _Read) -> Mapping[str, SourceFile | None]:
     """Apply series in order, with git-apply(1), to files that `read` returns.
 
     `read` returns None for no file, and raises NotPlain for a link. Returns every touched file,
@@ -218,7 +218,7 @@ def patch_files(
     with tempfile.TemporaryDirectory(prefix="numalab-series.") as scratch:
         index = PatchIndex(Path(scratch))
         index.put({name: file for name, file in files.items() if file is not None})
-        _apply(index, patches)
+        _apply(index, patches, read)
         entries = index.entries()
         for name, entry in entries.items():
             if name not in files or entry.mode not in (PLAIN, EXECUTABLE):
@@ -249,14 +249,14 @@ def _touched(patches: list[Patch]) -> dict[str, Patch]:
     return touched
 
 
-def _read(name: str, patch: Patch, read: Callable[[str], SourceFile | None]) -> SourceFile | None:
+def _read(name: str, patch: Patch, read: _Read) -> SourceFile | None:
     try:
         return read(name)
     except NotPlain as error:
         raise UserError(f"does not apply: in the source {error}", file=patch.path) from None
 
 
-def _apply(index: PatchIndex, patches: list[Patch]) -> None:
+def _apply(index: PatchIndex, patches: list[Patch], read: _Read) -> None:
     """Apply all patches with few calls of git; UserError for the first that fails."""
     done, count = 0, len(patches)
     while done < len(patches):
@@ -266,7 +266,10 @@ def _apply(index: PatchIndex, patches: list[Patch]) -> None:
         elif count > 1:
             count //= 2
         else:
-            raise UserError(_explain(index, patches[done], reason), file=patches[done].path)
+            reason = _explain(index, patches[done], reason)
+            raise UserError(
+                reason + _better_name(patches[done], reason, read), file=patches[done].path
+            )
 
 
 def _explain(index: PatchIndex, patch: Patch, reason: str) -> str:
@@ -279,6 +282,18 @@ def _explain(index: PatchIndex, patch: Patch, reason: str) -> str:
     except HunkFailed as error:
         reason = str(error)
     return f"does not apply: {reason}"
+
+
+def _better_name(patch: Patch, reason: str, read: _Read) -> str:
+    """Return a hint at a name without the first folders, as in a patch for -p0; "" for none."""
+    for name in (file.old for file in patch.files):
+        if name and reason.endswith(f" {name} does not exist"):
+            for folder in _FOLDERS:
+                with suppress(NotPlain):
+                    if read(f"{folder}/{name}") is not None:
+                        how = "names begin at the top of the tree, behind a/ or b/ (-p1)"
+                        return f", but {folder}/{name} does: {how}"
+    return ""
 
 
 def parse_subject(text: str) -> str:

@@ -66,6 +66,17 @@ def test_patches_of_a_series_build_on_each_other(tmp_path: Path) -> None:
     assert load_series(tmp_path).info.digest != before
 
 
+def test_a_name_without_its_first_folders_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "1.patch").write_text(
+        "--- kernel/sched/x.c\n+++ kernel/sched/x.c\n@@ -1 +1 @@\n-a\n+b\n"
+    )
+    series = load_series(tmp_path / "1.patch")
+    with pytest.raises(UserError, match=r"sched/x\.c does not exist, but kernel/sched/x\.c does: "):
+        apply_series([series], {"kernel/sched/x.c": "a\n"}.get)
+    with pytest.raises(UserError, match=r"sched/x\.c does not exist$"):
+        apply_series([series], {"x.c": "a\n"}.get)
+
+
 def test_series_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no file called series, "):
         load_series(tmp_path)
