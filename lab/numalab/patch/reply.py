@@ -26,7 +26,7 @@ def render_reply(verdict: PatchVerdict) -> str:
 
 
 def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
-    yield [f"> {subject}"[:WIDTH] for subject in verdict.subjects]
+    yield [_ascii(f"> {subject}")[:WIDTH] for subject in verdict.subjects]
     yield _wrapped(
         f"I compared {verdict.baseline} ({verdict.release}) with and without this patch on"
         f" virtual NUMA machines with numalab. Result: {headline(verdict)}."
@@ -80,12 +80,16 @@ def _wrapped(text: str) -> list[str]:
     """Wrap a text; further lines of an indented one are indented more."""
     indent = "    " if text.startswith("  ") else ""
     return wrap(
-        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        _ascii(text),
+        WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
 def _indented(text: str) -> list[str]:
-    return wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return wrap(_ascii(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _table(changes: Sequence[MeasureChange]) -> list[str]:

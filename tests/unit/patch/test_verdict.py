@@ -408,6 +408,11 @@ def test_reply_is_ascii_of_72_columns() -> None:
     assert "  queue_imbalance            4 cells   0.5 tasks\n" in text
 
 
+def test_what_is_longer_in_ascii_has_72_columns_too() -> None:
+    long = replace(whole(), subjects=("sched/fair: " + "\u2026" * 60,), remarks=("\u2026 " * 60,))
+    assert max(map(len, render_reply(long).splitlines())) <= WIDTH
+
+
 def test_a_command_in_a_reply_is_as_it_runs() -> None:
     command = "numalab patch 'für Prüfung.patch'"
     assert f"  $ {command}\n" in render_reply(replace(whole(), command=command))
