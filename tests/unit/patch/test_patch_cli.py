@@ -80,6 +80,8 @@ def test_options_choose_the_experiment(bench: Bench) -> None:
         (("no-such.mbox",), r"no-such\.mbox"),
         ((SERIES, "--budget", "soon"), "--budget: not a time: 'soon'"),
         ((SERIES, "--base", "debian-9"), "debian-9"),
+        ((SERIES, "--base", "debian-6.12", "--workloads", ","), "--workloads: is empty"),
+        ((SERIES, "--base", "debian-6.12", "--topologies", ""), "--topologies: is empty"),
     ],
 )
 def test_wrong_input_is_refused(bench: Bench, words: tuple[str, ...], message: str) -> None:

@@ -10,7 +10,7 @@ import typer
 from numalab.cli import completion, options
 from numalab.cli.live import live_runs
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say, say_waiting
-from numalab.errors import shown
+from numalab.errors import UserError, shown
 from numalab.files import write_text
 from numalab.kernel.patched_kernel import patched_kernel
 from numalab.patch.ci import patch_problems, render_patch_junit
@@ -92,6 +92,7 @@ def command(
     options.file_to_write(_CODE_QUALITY if annotations == "gitlab" else None, "--annotations")
     options.folder_to_write(output, "--output")
     seconds = options.parsed(parse_seconds, budget, "--budget")
+    machines, loads = _names(topologies, "--topologies"), _names(workloads, "--workloads")
     with progress_lines("apply") as tell:
         kernel = patched_kernel(series, base, tell)
     if kernel.note:
@@ -100,8 +101,8 @@ def command(
         kernel.series.name,
         kernel.base,
         kernel.patched,
-        _names(topologies) or MACHINES,
-        _names(workloads) or LOADS,
+        machines or MACHINES,
+        loads or LOADS,
         seeds,
     )
     request = Request(
@@ -171,5 +172,9 @@ def _write(
         say(render_github(problems).rstrip("\n"))
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, (text or "").split(","))))
+def _names(text: str | None, option: str) -> tuple[str, ...]:
+    """Return the names between commas. Raises UserError for an option without a name."""
+    names = tuple(filter(None, map(str.strip, (text or "").split(","))))
+    if text is not None and not names:
+        raise UserError("is empty", key=option)
+    return names
