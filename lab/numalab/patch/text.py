@@ -113,9 +113,13 @@ def _function(line: LineReach, reach: PatchReach) -> str:
         return ""
     name = line.functions[0]
     sides = [side for side in (reach.patched, reach.baseline) if side]
-    if any(name in other.functions and other.executions for s in sides for other in s.lines):
+    ran = [other for side in sides for other in side.lines if other.executions and other.functions]
+    if any(name in other.functions for other in ran):
         return f" in {name}(); other lines of the function ran"
-    needs = feature_text(needed_feature(line.file, name))
+    feature = needed_feature(line.file, name)
+    if any(feature == needed_feature(other.file, other.functions[0]) for other in ran):
+        return f" in {name}()"  # the guests have the feature
+    needs = feature_text(feature)
     return f" in {name}(){needs and f'; {needs}'}"
 
 

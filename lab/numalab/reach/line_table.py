@@ -16,7 +16,7 @@ from numalab.reach.model import (
     RunReach,
     Side,
 )
-from numalab.reach.source_text import SourceText, function_lines
+from numalab.reach.source_text import SourceText, enclosing_function, function_lines
 from numalab.source.changes import FileChange
 
 _CONTEXT = 3  # lines of a patch around changed ones
@@ -30,7 +30,7 @@ class TableLine:
     """One line; `code` is None where it has none, and `reason` says why.
 
     `ways` are of the body of an `if`: the jumps of its `condition` that lead there, and whether
-    they do so when they are taken.
+    they do so when they are taken. `function` is the one around it in the source, "" for none.
     """
 
     file: str
@@ -42,12 +42,14 @@ class TableLine:
     state: LineState = LineState.NO_CODE
     ways: tuple[tuple[Jump, bool], ...] = ()
     condition: LineCode | None = None
+    function: str = ""
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions that hold it."""
+        """The functions that hold its code: that of the source, then those it is inlined in."""
         code = self.code or self.condition
-        return code.functions if code else ()
+        names = (self.function, *code.functions) if code else ()
+        return tuple(dict.fromkeys(filter(None, names)))
 
     @property
     def is_changed(self) -> bool:
@@ -192,6 +194,7 @@ def table_lines(
                 name, number, kind, content, code, state=LineState.NOT_REACHED,
                 ways=tuple(way for way, _ in ways),
                 condition=line_code((name, ways[0][1]), codes) if ways else None,
+                function=enclosing_function(text, number),
             )  # fmt: skip
             continue
         for first in source.statement(number) if source.can_run(number) else ():
@@ -199,8 +202,9 @@ def table_lines(
                 code = replace(code, jumps=())
                 reason = f"part of the statement in line {first}"
                 yield TableLine(
-                    name, number, kind, content, code, reason, state=LineState.NOT_REACHED
-                )
+                    name, number, kind, content, code, reason, state=LineState.NOT_REACHED,
+                    function=enclosing_function(text, number),
+                )  # fmt: skip
                 break
         else:
             why = source.reason(number)

@@ -179,7 +179,7 @@ def _covered(cell: CellReach, places: Collection[tuple[str, int]]) -> int:
 
 
 def _missed(line: TableLine) -> MissedLine:
-    function = line.code.functions[0] if line.code and line.code.functions else ""
+    function = next(iter(line.functions), "")
     return MissedLine(line.file, line.number, function, needed_feature(line.file, function))
 
 

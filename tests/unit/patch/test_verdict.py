@@ -523,3 +523,9 @@ def test_a_line_that_did_not_run_has_the_feature_that_it_needs() -> None:
         "  not reached: kernel/sched/fair.c:7761 in select_idle_smt();"
         " other lines of the function ran"
     ]
+    other = side.model_copy(
+        update={"lines": (beside.model_copy(update={"functions": ("select_idle_core",)}),)}
+    )
+    assert reach_summary(patch.model_copy(update={"baseline": other}))[1:] == [
+        "  not reached: kernel/sched/fair.c:7761 in select_idle_smt()"
+    ], "the guests have what both functions need"

@@ -192,6 +192,17 @@ def test_a_changed_line_with_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert table.functions == ()
 
 
+def test_a_line_is_in_its_function_of_the_source_and_where_that_is_inlined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = HEADER.split("\n")[3]
+    after = HEADER.replace(line, line.replace("2", "3"))
+    assert after != HEADER
+    _, table = prepared(tmp_path, monkeypatch, (SOURCE, after))
+    (added,) = [line for line in table.lines if line.kind == "added"]
+    assert added.functions == ("twice", "decide")
+
+
 def test_the_other_lines_of_a_changed_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
