@@ -16,7 +16,13 @@ from numalab.errors import HostError, UserError
 from numalab.files import write_json
 from numalab.kernel.config_fragment import Option, merge, version_numbers
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
-from numalab.kernel.kernel_config import Origin, config_origins, read_fragments, request_config
+from numalab.kernel.kernel_config import (
+    Origin,
+    added_options,
+    config_origins,
+    read_fragments,
+    request_config,
+)
 from numalab.kernel.kernel_specs import KernelSpec, fragment_path
 from numalab.kernel.patch_series import find_series
 from numalab.kernel.prebuilt_kernel import fetch_prebuilt, prebuilt_artifact
@@ -99,7 +105,8 @@ class KernelInputs:
         patches = [[patch.digest for patch in series.patches] for series in self.series]
         # The revisions of a repository share one tree.
         revision = [] if self.source.tree is None else [self.source.digest]
-        return digest_of([self.config_digest, patches, *revision])
+        added = added_options(self.series)
+        return digest_of([self.config_digest, patches, *revision, *added])
 
 
 def read_inputs(spec: KernelSpec) -> KernelInputs:
@@ -262,7 +269,8 @@ def _configure(inputs: KernelInputs, tree: Path, work: Work) -> Path:
     def make(words: list[str]) -> None:
         work.step([*_make(tree, out, inputs.settings), *words], env=ENVIRONMENT)
 
-    return request_config(tree, out, inputs.options, inputs.source.version, make)
+    added = added_options(inputs.series)
+    return request_config(tree, out, inputs.options, inputs.source.version, make, added=added)
 
 
 def _build_dir(tree: Path, inputs: KernelInputs) -> Path:

@@ -1,8 +1,9 @@
 """Makes a `.config` from fragments, and checks every option."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from numalab.errors import UserError
 from numalab.files import write_text
@@ -17,6 +18,7 @@ from numalab.kernel.config_fragment import (
 )
 from numalab.kernel.kconfig_tree import Definition, KconfigTree, is_met, read_kconfig, unmet
 from numalab.kernel.kernel_specs import fragment_path
+from numalab.source.series import Series
 
 # What `make tinyconfig` starts from (scripts/kconfig/Makefile, Linux 6.12).
 TINY = (
@@ -24,6 +26,9 @@ TINY = (
     "kernel/configs/tiny.config",
     "arch/x86/configs/tiny.config",
 )
+
+
+_ADDED = re.compile(r"([+-])(?:menu)?config[ \t]+(\w+)[ \t]*")
 
 
 @dataclass(frozen=True)
@@ -48,23 +53,43 @@ def read_fragments(paths: Iterable[Path]) -> tuple[Fragment, ...]:
     return tuple(fragments)
 
 
+def added_options(series: Iterable[Series]) -> tuple[str, ...]:
+    """Return the options that series add to Kconfig files, sorted; not those that they move."""
+    files = [file for applied in series for patch in applied.patches for file in patch.files]
+    kconfig = [file for file in files if PurePath(file.new or "").name.startswith("Kconfig")]
+    lines = [line for file in kconfig for hunk in file.hunks for line in hunk.lines]
+    changed = [match for line in lines if (match := _ADDED.fullmatch(line)) is not None]
+    added, removed = ({f"CONFIG_{m[2]}" for m in changed if m[1] == sign} for sign in "+-")
+    return tuple(sorted(added - removed))
+
+
 def request_config(
     tree: Path,
     out: Path,
     options: Sequence[Option],
     version: str,
     make: Callable[[list[str]], None],
+    *,
+    added: Collection[str] = (),
 ) -> Path:
     """Let kbuild make `.config` in `out` from the tiny configuration plus `options`; return it.
 
-    `make` runs make in the tree with further words. Raises UserError for the options that the
-    result does not have, with the reason: unknown in `version`, or an unmet dependency.
+    Options that patches have `added` get their default, as in the configuration of whoever applies
+    the patches. `make` runs make in the tree with further words. Raises UserError for the options
+    that the result does not have, with the reason: unknown in `version`, or an unmet dependency.
     """
     wanted = out / "numalab.config"
     base = "\n".join(text for _, text in _tiny(tree))
     write_text(wanted, render_request(base, options))
     make([f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"])
     path = out / ".config"
+    if added:
+        off = {f"# {name} is not set" for name in added} - {
+            f"# {o.name} is not set" for o in options
+        }
+        lines = path.read_text(encoding="utf-8").splitlines()
+        write_text(path, "".join(f"{line}\n" for line in lines if line not in off))
+        make(["olddefconfig"])
     config = parse_config(path.read_text(encoding="utf-8"))
     refused = refusals(options, config)
     if refused:

@@ -1,5 +1,6 @@
 """Prepares reach: what the guests of both kernels of a patch have to count."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from numalab.reach.source_text import SourceText, enclosing_function, parse_conf
 from numalab.source.changes import FileChange, line_changes
 from numalab.source.series import Series
 
+_OPTION = re.compile(r"^(?:menu)?config[ \t]+(\w+)", re.MULTILINE)
 _COMPILED = (".c", ".h", ".S")
 _TEXTS = (".rst", ".txt", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
 
@@ -93,15 +95,23 @@ def prepare_reach(
 
 
 def _uncounted(
-    changes: Iterable[FileChange], before: BuiltKernel, after: BuiltKernel
+    changes: Sequence[FileChange], before: BuiltKernel, after: BuiltKernel
 ) -> tuple[str, ...]:
     """Return a note where files that are no C code, such as a Makefile, change the kernel.
 
-    Its image differs then. New options of Kconfig that are off are in its configuration only.
+    Its image differs then. Options that the patch adds to Kconfig are of its own lines only.
     """
     names = {name for change in changes for name in (change.old, change.new) if name}
     rest = sorted(name for name in names if not name.endswith((*_COMPILED, *_TEXTS)))
-    options = [{k: v for k, v in _config(kernel).items() if v != "n"} for kernel in (before, after)]
+    files = [change for change in changes if "Kconfig" in (change.new or "")]
+    new, old = (
+        {name for text in texts for name in _OPTION.findall(text)}
+        for texts in ([file.after for file in files], [file.before for file in files])
+    )
+    options = [
+        {k: v for k, v in _config(kernel).items() if v != "n" and k not in new - old}
+        for kernel in (before, after)
+    ]
     if options[0] == options[1]:
         rest = [name for name in rest if "Kconfig" not in name]
     if not rest or before.bzimage_sha256 == after.bzimage_sha256:

@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,9 @@ from numalab.kernel.config_fragment import (
     refusals,
     render_request,
 )
+from numalab.kernel.kernel_config import added_options, request_config
 from numalab.places import project_dir
+from numalab.source.series import load_series
 
 NAMES = st.from_regex(r"CONFIG_[A-Z][A-Z0-9_]{0,12}", fullmatch=True)
 VALUES = st.one_of(
@@ -128,3 +131,46 @@ def test_every_kernel_is_asked_for_proc_sys(version: str) -> None:
     options = parse_fragment("guest", path.read_text(encoding="utf-8")).options
     asked = [entry.name for entry in options if entry.is_for(version)]
     assert len({"CONFIG_PROC_SYSCTL", "CONFIG_SYSCTL"} & set(asked)) == 1
+
+
+ADDS = """\
+--- a/init/Kconfig
++++ b/init/Kconfig
+@@ -1,3 +1,9 @@
+ config A
+-config MOVED
++config ON
++\tdefault y
++menuconfig OFF
++config SET
++config MOVED
++\tbool
++\t  config is a word
+ \tbool
+"""
+
+
+def test_options_that_a_patch_adds_have_their_defaults(tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(ADDS)
+    added = added_options([load_series(tmp_path / "x.patch")])
+    assert added == ("CONFIG_OFF", "CONFIG_ON", "CONFIG_SET")
+    options = parse_fragment("f", "# For.\n\n# a\nCONFIG_SET=n\n").options
+    path = tmp_path / ".config"
+    off = "".join(f"# CONFIG_{name} is not set\n" for name in ("A", "OFF", "ON", "SET"))
+
+    def make(words: list[str]) -> None:
+        if "allnoconfig" in words:
+            path.write_text(off)
+            return
+        assert words == ["olddefconfig"]
+        kept = path.read_text()
+        path.write_text(f"{kept}CONFIG_ON=y\n# CONFIG_OFF is not set\n")
+
+    def config(*names: str) -> dict[str, str]:
+        request_config(tmp_path, tmp_path, options, "6.12", make, added=names)
+        return parse_config(path.read_text())
+
+    assert set(config().values()) == {"n"}
+    assert config(*added) == {
+        "CONFIG_A": "n", "CONFIG_SET": "n", "CONFIG_ON": "y", "CONFIG_OFF": "n"
+    }  # fmt: skip

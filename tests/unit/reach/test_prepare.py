@@ -541,3 +541,17 @@ def test_objects_of_a_source(tmp_path: Path) -> None:
         misc: "arch/x86/boot/compressed/misc.o",
         "l.h": "arch/x86/kernel/vmlinux.lds",
     }
+
+
+def test_an_option_that_the_patch_adds_is_of_its_own_lines_only(tmp_path: Path) -> None:
+    change = FileChange("init/Kconfig", "init/Kconfig", "config A\n", "config A\nconfig B\n", ())
+
+    def kernel(config: str) -> BuiltKernel:
+        path = tmp_path / str(len(config))
+        path.write_text(config)
+        return BuiltKernel("k", Path(), "6.12", path, "", "k", (), "", 0, "", config)
+
+    off, own = kernel("CONFIG_A=y\n"), kernel("CONFIG_A=y\nCONFIG_B=y\n")
+    assert prepare._uncounted([change], off, own) == ()
+    more = kernel("CONFIG_A=y\nCONFIG_B=y\nCONFIG_C=y\n")
+    assert prepare._uncounted([change], off, more)[0].startswith("init/Kconfig may change code")
