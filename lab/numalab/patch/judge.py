@@ -1,5 +1,6 @@
 """Judges a patch: builds both kernels, runs the experiment, hunts, and gives the verdict."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,11 @@ from numalab.source.changes import FileChange
 from numalab.units import counted, runs_of
 from numalab.workload.workload_files import shaker
 
+_KCONFIG = re.compile(r"(^|/)Kconfig[^/]*$|defconfig$")
+_OPTIONS = (
+    "fragments in kernel-configs set the options of both kernels; defaults count only for options"
+    " that the patch adds"
+)
 _SCREEN, _DECIDE = 0.55, 0.75  # of the budget, from its start; the hunt takes the rest
 
 
@@ -128,7 +134,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     began = time.monotonic()
     planned = study.setting.reach
     if planned is not None and planned.code is CodeChange.NONE:
-        word, remarks = _word_of_equal_code(planned)
+        word, remarks = _word_of_equal_code(planned, patch_changes(request.kernel))
         verdict = replace(_verdict(request, study), word=word, remarks=remarks)
         with held_results([(study.plan, study.results)], listener.on_wait):
             missing_tasks(study)  # refuses runs of another kernel
@@ -159,13 +165,18 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
         raise
 
 
-def _word_of_equal_code(reach: ReachPlan) -> tuple[Word, tuple[str, ...]]:
+def _word_of_equal_code(
+    reach: ReachPlan, changes: Sequence[FileChange]
+) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict on a patch that changes no instruction, and why nothing is compiled."""
     lines = [line for table in reach.tables.values() for line in table.lines if line.is_changed]
     if any(line.functions for line in lines):
         return "same code", ()
     why = dict.fromkeys(line.reason for line in lines if line.state is LineState.COMPILED_OUT)
-    return ("not compiled", tuple(why)) if why else ("no code", ())
+    if why:
+        return "not compiled", (*list(why)[:2], _OPTIONS)
+    configures = any(_KCONFIG.search(change.new or "") for change in changes)
+    return "no code", (_OPTIONS,) if configures else ()
 
 
 def _written(verdict: PatchVerdict, study: BuiltStudy) -> Judged:

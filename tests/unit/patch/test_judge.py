@@ -13,23 +13,26 @@ from numalab.errors import UserError
 from numalab.patch import judge as module
 from numalab.patch.experiment import ExperimentOutcome
 from numalab.patch.standard import BASELINE, PATCHED
-from numalab.patch.verdict import PatchVerdict
 from numalab.reach.model import CodeChange
 from numalab.reach.prepare import ReachPlan
 from numalab.results.plan import Cell
+from numalab.source.changes import FileChange
 from support.fake_executor import MATRIX, fake, ready
 from support.stored_run import stored_manifest, stored_run
 
 CELL = Cell("ring-2", "w")
 
 
-def judged(study: BuiltStudy, monkeypatch: pytest.MonkeyPatch) -> module.Judged:
+def judged(
+    study: BuiltStudy, monkeypatch: pytest.MonkeyPatch, *changes: FileChange
+) -> module.Judged:
     """Judge a patch without code."""
-    blank = PatchVerdict("x", ("docs: x",), "b", "p", "6.12.1", "icount", "undecided")
-    monkeypatch.setattr(module, "_verdict", lambda *_: blank)
+    monkeypatch.setattr(module, "patch_changes", lambda _: changes)
+    name = SimpleNamespace(name="debian-6.12")
+    kernel = SimpleNamespace(base=name, patched=name, series=SimpleNamespace(name="x", patches=()))
     reach = ReachPlan("x", CodeChange.NONE, {})
     study = replace(study, setting=replace(study.setting, reach=reach))
-    request, listener = SimpleNamespace(), SimpleNamespace(on_wait=None)
+    request, listener = SimpleNamespace(kernel=kernel, command=""), SimpleNamespace(on_wait=None)
     return module.judge(cast(Any, request), study, cast(Any, listener))
 
 
@@ -50,6 +53,17 @@ def test_a_patch_without_code_replaces_no_other_verdict(
     assert study.results.verdict.read_text() == "of another patch\n"
     new = judged(ready(tmp_path, results="new"), monkeypatch)
     assert new.results.verdict.read_text().startswith("verdict    no changed line has code")
+
+
+@pytest.mark.parametrize("file", ["init/Kconfig", "arch/x86/configs/x86_64_defconfig", "x.rst"])
+def test_a_default_without_effect_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    change = FileChange(file, file, "", "default n\n", ())
+    (*remarks,) = judged(ready(tmp_path), monkeypatch, change).verdict.remarks
+    assert [remark.partition(";")[0] for remark in remarks] == (
+        [] if file == "x.rst" else ["fragments in kernel-configs set the options of both kernels"]
+    )
 
 
 def remarks(outcome: ExperimentOutcome) -> str:
