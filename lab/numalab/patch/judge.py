@@ -24,7 +24,13 @@ from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
 from numalab.patch.screening import SLOWER, ran_equally_often
-from numalab.patch.standard import BASELINE, PATCHED, Experiment, plan_experiment
+from numalab.patch.standard import (
+    BASELINE,
+    PATCHED,
+    Experiment,
+    own_settings,
+    plan_experiment,
+)
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
     PatchVerdict,
@@ -233,7 +239,8 @@ def _bench(study: BuiltStudy, kernel: str, files: dict[str, dict[str, bytes]]) -
 def _verdict(request: Request, study: BuiltStudy) -> PatchVerdict:
     """Return what is known of a patch before anything has run."""
     kernel = request.kernel
-    built = study.builds.kernels[kernel.base.name]
+    built, changes = study.builds.kernels[kernel.base.name], patch_changes(kernel)
+    own = own_settings(changes, study.plan.workloads.values())
     return PatchVerdict(
         name=kernel.series.name,
         subjects=tuple(patch.subject for patch in kernel.series.patches),
@@ -243,10 +250,10 @@ def _verdict(request: Request, study: BuiltStudy) -> PatchVerdict:
         mode=study.setting.choice.mode,
         word="undecided",
         cells=len(study.plan.cells),
-        remarks=texts(study.plan.remarks),
+        remarks=(*own, *texts(study.plan.remarks)),
         command=request.command,
         versions=_versions(study),
-        place=_place(patch_changes(kernel)),
+        place=_place(changes),
     )
 
 

@@ -1,11 +1,13 @@
 """The experiment of a patch as an ordinary study: standard loads on standard machines."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.kernel.kernel_specs import KernelSpec
+from numalab.source.changes import FileChange
 from numalab.study.model import Study, Variant, WorkloadUse
 from numalab.study.plan import Plan, make_plan
 from numalab.workload.workload import IN_GUEST, BoundWorkload
@@ -15,6 +17,7 @@ BASELINE, PATCHED = "baseline", "patched"
 # Two large nodes, four nodes in a ring, and eight that are unevenly linked.
 MACHINES = ("full-2", "ring-4", "opteron-8")
 LOADS = ("hogs", "sleepers", "wake-ups", "forks", "memory-users", "mixed-server")
+_SETTING = re.compile(r"\bsysctl_(?:numa_balancing|sched)_(\w{6,})")
 SCREENED = 3  # runs of each kernel in each cell, before any is added
 
 
@@ -61,3 +64,23 @@ def _shaken(bound: BoundWorkload) -> BoundWorkload:
     program = shaker()
     argv = (f"{IN_GUEST}/{program.stem}", *bound.argv)
     return replace(bound, argv=argv, programs=(*bound.programs, program))
+
+
+def own_settings(
+    changes: Iterable[FileChange], workloads: Iterable[BoundWorkload]
+) -> Iterator[str]:
+    """Yield which settings of the scheduler that a patch touches loads set themselves, by file.
+
+    A load that names a setting in a C file counts as one that sets it.
+    """
+    parts = [part for change in changes for part in change.changes]
+    lines = [line.text for part in parts for line in (*part.removed, *part.added)]
+    names = sorted({name for line in lines for name in _SETTING.findall(line)})
+    programs = {
+        path for bound in workloads for path in (*bound.folder.glob("*.c"), *bound.programs)
+    }
+    for path in sorted(programs) if names else ():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if own := [name for name in names if name in text]:
+            settings = ", ".join(own)
+            yield f"{path.name} sets {settings} for its loads: another default has no effect there"

@@ -7,7 +7,16 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.kernel.patched_kernel import find_kernel
-from numalab.patch.standard import BASELINE, LOADS, MACHINES, PATCHED, Experiment, plan_experiment
+from numalab.patch.standard import (
+    BASELINE,
+    LOADS,
+    MACHINES,
+    PATCHED,
+    Experiment,
+    own_settings,
+    plan_experiment,
+)
+from numalab.source.changes import Change, ChangedLine, FileChange
 
 
 def experiment(**changes: object) -> Experiment:
@@ -35,6 +44,22 @@ def test_loads_start_from_a_state_that_the_seed_decides() -> None:
     for bound in plan.workloads.values():
         assert bound.argv[:2] == ("/job/files/numalab-shake", "/job/files/hunt")
         assert {path.name for path in bound.programs} == {"hunt.c", "numalab-shake.c"}
+
+
+@pytest.mark.parametrize(
+    ("name", "remark"),
+    [
+        ("numa_balancing_scan_delay", "hunt.c sets scan_delay for its loads: another default has"),
+        ("numa_balancing_scan_size", None),
+        ("sched_base_slice", None),
+    ],
+)
+def test_a_default_that_the_loads_overwrite_is_named(name: str, remark: str | None) -> None:
+    line = ChangedLine(9, f"unsigned int sysctl_{name} = 500;")
+    change = FileChange("f.c", "f.c", "", "", (Change(9, 9, (), (line,)),))
+    plan = plan_experiment(experiment(), Path("x.toml"))
+    remarks = list(own_settings([change], plan.workloads.values()))
+    assert [text.startswith(remark or "") for text in remarks] == [True] * bool(remark)
 
 
 def test_hogs_leave_a_quarter_of_the_cpus_idle() -> None:
