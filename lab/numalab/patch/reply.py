@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from numalab.patch.candidates import LEAST_PERCENT
 from numalab.patch.hunting import FoundCase
 from numalab.patch.text import figure, headline, lost_text, reach_summary
 from numalab.patch.verdict import MeasureChange, PatchVerdict
@@ -47,7 +48,8 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         text = f"The smallest machine on which it regressed: {case.machine} ({case.cpus} CPUs)"
         yield [*_wrapped(f"{text}, {case.load}."), "", f"  $ {case.command}"]
     if verdict.unchanged:
-        yield ["No change found in (largest change that may have gone unseen):", ""] + [
+        least = f"{LEAST_PERCENT:.0f}%"
+        yield [f"No change of {least} or more in (largest that may have gone unseen):", ""] + [
             f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {figure(row.largest)}"
             f" {unit_of_difference(row.unit)}"
             for row in verdict.unchanged

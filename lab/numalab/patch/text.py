@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from numalab.errors import shown
-from numalab.patch.candidates import HEADLINES
+from numalab.patch.candidates import HEADLINES, LEAST_PERCENT
 from numalab.patch.hunting import FoundCase
 from numalab.patch.verdict import (
     CellCase,
@@ -76,7 +76,8 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     if verdict.untested:
         yield [f"MAY DIFFER (not tested by fresh runs)  {_few(verdict.untested)}"]
     if verdict.unchanged:
-        yield ["NOT CHANGED (in brackets: the smallest change that would have been seen)"]
+        by = f"by {LEAST_PERCENT:.0f} % or more"
+        yield [f"NOT CHANGED {by} (in brackets: the smallest change that would have been seen)"]
         most = _MOST_UNCHANGED if verdict.changes else len(HEADLINES)
         more = len(verdict.unchanged) - most
         rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []

@@ -383,6 +383,9 @@ def test_unchanged_measure_shows_the_median_of_several_cells() -> None:
     )
     row = replace(row, cells=1, largest=0.25)
     assert unchanged_line(row) == "  queue_imbalance in 1 cell (0.25 tasks)"
+    whole_text = verdict([], unchanged=(row,))
+    assert "\nNOT CHANGED by 10 % or more (in brackets" in render_verdict(whole_text)
+    assert "\nNo change of 10% or more in (largest" in render_reply(whole_text)
 
 
 def whole() -> PatchVerdict:
