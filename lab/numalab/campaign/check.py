@@ -31,7 +31,9 @@ def check_topology(
     (`kernel_remarks` says so).
     """
     if guest.kernel is None:
-        raise WorkloadFailed("the guest left no kernel log; its job disk may be full")
+        raise WorkloadFailed(
+            "the guest left no kernel log: its job disk may be full of what the command printed"
+        )
     if _asks_for_fewer(cmdline, topology):
         return ()
     prediction = predicted(topology, kernel, guest)

@@ -170,7 +170,7 @@ def _contradictions(claim: Claim) -> Iterator[tuple[str, str]]:
         yield "direction", f"{claim.direction!r} contradicts the bounds, {claim.bounds_text}"
     shifts = PublishedChange(claim.published).shifts("count")
     if shifts is not None and (
-        (claim.direction == "lower" and shifts[0] > 0)
-        or (claim.direction == "higher" and shifts[1] < 0)
+        (claim.direction == "lower" and max(shifts) > 0)
+        or (claim.direction == "higher" and min(shifts) < 0)
     ):
         yield "direction", f"{claim.direction!r} contradicts published, {claim.published!r}"

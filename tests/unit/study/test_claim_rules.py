@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.cli.study.plan import command
+from numalab.cli.study.plan import change_text, command
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.results.plan import ClaimsLeftOutRemark
@@ -129,6 +129,7 @@ def test_a_number_that_is_no_change_is_refused(tmp_path: Path, published: str, r
         (f'{COMPARED}direction = "lower"\npublished = "5 to 10"', "direction"),
         (f'{COMPARED}direction = "lower"\npublished = "+20%"', "direction"),
         (f'{COMPARED}direction = "higher"\npublished = "9 to 5"', "direction"),
+        (f'{COMPARED}direction = "higher"\npublished = "-5% to +7%"', "direction"),
         (f'{COMPARED}direction = "higher"\nat_most = -5', "direction"),
         (f'{COMPARED}direction = "lower"\nabove = 0', "direction"),
         (
@@ -156,6 +157,13 @@ def test_a_contradiction_is_refused(tmp_path: Path, claim: str, key: str) -> Non
 )
 def test_what_is_no_contradiction(tmp_path: Path, claim: str) -> None:
     plan(tmp_path, claim)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(99.4, "+99%"), (99.95, "+100%"), (-1000.0, "-1,000%"), (0.123, "+0.12%")]
+)
+def test_a_change_is_printed_with_two_digits_or_whole(value: float, text: str) -> None:
+    assert change_text(value, "%") == text
 
 
 @pytest.mark.parametrize(

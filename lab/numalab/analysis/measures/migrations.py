@@ -16,10 +16,10 @@ from numalab.analysis.measures.family import (
 )
 from numalab.measure import Measure
 from numalab.recording.migrations import Mover
-from numalab.recording.recording import Recording
+from numalab.recording.recording import WAITING_EVENTS, Recording
 
 _MIGRATED = (trace("sched_migrate_task"),)
-_BY_WHOM = (trace("sched_migrate_task", "sched_move_numa", "sched_swap_numa", "sched_switch"),)
+_BY_WHOM = (trace(*WAITING_EVENTS, "sched_move_numa", "sched_swap_numa"),)
 TASK_MIGRATIONS = MeasureFamily(
     "task_migrations",
     "migrations",
@@ -67,7 +67,7 @@ STORMS = MeasureFamily(
     LOWER,
     f"How often in {WINDOW} balancing (no wake-up) sent eight different tasks to one CPU, or four "
     "times as many as it has CPUs (eight at least) to one node from others, within 10 ms.",
-    _MIGRATED,
+    _BY_WHOM,
     needs_nodes=True,
 )
 
@@ -95,14 +95,14 @@ UNDONE = MeasureFamily(
     LOWER,
     f"How many moves of NUMA balancing to another node in {WINDOW} were taken back within a "
     "second, by whomever.",
-    (trace("sched_move_numa", "sched_swap_numa", "sched_migrate_task"),),
+    _BY_WHOM,
     needs_nodes=True,
 )
 REBALANCED = MeasureFamily(
     "numa_moves_rebalanced",
     "moves",
     LOWER,
-    "How many of the moves of NUMA balancing to another node the load balancer (or an active "
+    "How many moves of NUMA balancing to another node the load balancer (or an active "
     "balance) took back within a second.",
     _BY_WHOM,
     needs_nodes=True,

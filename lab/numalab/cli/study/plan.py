@@ -150,8 +150,8 @@ def _claims(claims: Sequence[ClaimOutlook]) -> RenderableType:
         texts = (str(claim.cell), claim.text, claim.refuted)
         table.add_row(
             *map(Text, texts),
-            _change(claim.published, claim.unit),
-            _change(claim.smallest, claim.unit),
+            change_text(claim.published, claim.unit),
+            change_text(claim.smallest, claim.unit),
         )
     return table
 
@@ -164,12 +164,14 @@ def _finite(claim: ClaimOutlook) -> dict[str, float | None]:
     }
 
 
-def _change(value: float | None, unit: str) -> str:
+def change_text(value: float | None, unit: str) -> str:
+    """Return a change in whole units, or with two digits below 100; "-" for none."""
     if value is None:
         return "-"
     if isinf(value):
         return "nothing"
-    return f"{value:{'+,.0f' if abs(value) >= 100 else '+.2g'}}{'%' if unit == '%' else f' {unit}'}"
+    figure = f"{value:{'+,.0f' if abs(value) >= 99.5 else '+.2g'}}"  # 99.5 would be 1e+02
+    return f"{figure}%" if unit == "%" else f"{figure} {unit}"
 
 
 def _warnings(claims: Sequence[ClaimOutlook]) -> list[RenderableType]:
@@ -188,9 +190,9 @@ def _warning(claim: ClaimOutlook) -> Iterator[str]:
     if claim.seeds < claim.least:
         yield f"{name}: {claim.seeds} a variant show nothing, {claim.least} can"
     elif claim.too_few:
-        published = f"published is {_change(claim.published, claim.unit)}"
+        published = f"published is {change_text(claim.published, claim.unit)}"
         sought = f"the margin is {claim.margin}" if claim.published is None else published
         yield (
-            f"{name}: {claim.seeds} a variant would show {_change(claim.smallest, claim.unit)},"
+            f"{name}: {claim.seeds} a variant would show {change_text(claim.smallest, claim.unit)},"
             f" {sought} (from {claim.stored} stored runs)"
         )

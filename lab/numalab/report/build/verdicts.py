@@ -104,13 +104,15 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
     values = [run.value(claim.measure) for run in runs]
     numbers = [value for value in values if value is not None]
     unit, kind = _unit_and_kind(claim, runs)
-    measured = (
-        f"{_figure(min(numbers))} to {_figure(max(numbers))} {unit}" if numbers else "not measured"
-    )
+    measured, of = "nothing", runs_of(len(values))
+    if numbers:
+        measured = f"{_figure(min(numbers))} to {_figure(max(numbers))} {unit}"
+    if len(numbers) < len(values):
+        of = f"{of}, {len(values) - len(numbers)} without a value"
     return ClaimOutcome(
         text=claim.text,
-        expected=" and ".join(f"{sign} {bound:g} {unit}" for sign, bound in claim.bounds),
-        measured=f"{measured} ({runs_of(len(values))})",
+        expected=" and ".join(f"{sign} {bound:g} {unit}".rstrip() for sign, bound in claim.bounds),
+        measured=f"{measured} ({of})",
         holds=bool(values) and all(claim.holds(value) for value in values),
         measure=claim.measure,
         kind=kind,
@@ -191,7 +193,7 @@ def _outcome(item: _Comparison, size: int, level: float) -> ClaimOutcome:
         verdict=verdict,
         reason=item.reason,
         by_mode=item.by_mode,
-        detail=_detail(item.test, judgement),
+        detail=_detail(item.test, judgement, len(_of_claim(claim, item.runs))),
         figures=_figures(item.test, judgement),
         required=bool(claim.expect or claim.bounds),
     )
@@ -211,14 +213,15 @@ def _changed(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
     )
 
 
-def _detail(test: ClaimTest | None, judgement: SizeJudgement | None) -> str:
+def _detail(test: ClaimTest | None, judgement: SizeJudgement | None, runs: int) -> str:
     if test is None or judgement is None or judgement.verdict != "inconclusive":
         return judgement.detail if judgement else ""
     if min(len(test.before), len(test.after)) < 2:
         return "one run has no spread"
     if judgement.runs is None:
         return f"more than {MOST_RUNS:,} seeds would decide"
-    return f"{judgement.runs} seeds would decide"
+    some = len(test.before) + len(test.after) < runs
+    return f"{judgement.runs} seeds {'with a value ' if some else ''}would decide"
 
 
 def _figures(test: ClaimTest | None, judgement: SizeJudgement | None) -> ClaimTestFigures | None:

@@ -332,7 +332,7 @@ def test_claims_that_fail_are_on_the_first_screen_as_well(tmp_path: Path) -> Non
         reason = "ghijklm"[place % 7] * 500
         leave(path, name, ".failed", status="failed", reason=reason)
     lines = report(path).stdout.splitlines()
-    broken = "  ring-4, bound-hogs: after: hogs keep every allowed CPU busy: measured not measured"
+    broken = "  ring-4, bound-hogs: after: hogs keep every allowed CPU busy: measured nothing"
     assert any(line.startswith(broken) for line in lines[:SCREEN])
     assert any(line.startswith("verdict") for line in lines[:SCREEN])
     assert "Not seen in every run" in report(path, "markdown").stdout

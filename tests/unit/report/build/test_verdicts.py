@@ -1,6 +1,8 @@
 """What becomes of a claim in the runs of a cell."""
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +34,9 @@ def stored(
     return stored_run(manifest, value, **about)
 
 
-def runs(before: list[float], after: list[float], **about: Any) -> list[StoredRun]:
+def runs(
+    before: Sequence[float | None], after: Sequence[float | None], **about: Any
+) -> list[StoredRun]:
     sides = {"before": before, "after": after}
     return [stored(name, value, **about) for name, side in sides.items() for value in side]
 
@@ -128,6 +132,21 @@ def test_the_figures_of_the_rule_are_printed() -> None:
     assert (second.figures.family, second.figures.size) == ("secondary", 1)
     assert second.measured.endswith("(95 % interval), p = 0.029, 4 and 4 runs")
     assert (unseen.figures, unseen.verdict) == (None, "cannot be seen")
+
+
+def test_runs_without_a_value_are_counted() -> None:
+    """A metric that is not required, and that two of five runs printed."""
+    bounded = Claim(text="t", measure="m", variant="before", below=20)
+    sides = runs([10.0, 11.0, None, None, None], [None, 90.0, 10.0, 10.0, None])
+    outcome = judge(bounded, sides)
+    assert (outcome.measured, outcome.holds) == (
+        "10 to 11 moves (5 runs, 3 without a value)",
+        False,
+    )
+    none = judge(bounded, runs([None] * 3, []))
+    assert none.measured == "nothing (3 runs, 3 without a value)"
+    advice = judge(compared(), sides).verdict_text
+    assert re.fullmatch(r"inconclusive \(\d+ seeds with a value would decide\)", advice)
 
 
 def test_all_cells_of_a_study_share_one_error_rate() -> None:
