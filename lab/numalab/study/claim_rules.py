@@ -108,7 +108,8 @@ def _check_measure(
     try:
         explain(name)
     except UserError as error:
-        choices = (*(metric.measure for metric in workload.metrics), *error.choices)
+        own = (name for metric in workload.metrics for name in metric.measures)
+        choices = (*own, *error.choices)
         raise UserError(error.message, file=path, key=key, choices=choices) from None
     counts = {"node": len(topology.nodes), "cpu": topology.cpu_count}
     for what, number in re.findall(r"_(node|cpu)(\d+)", name):

@@ -13,6 +13,8 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 MACHINE = ("machine.cpus", "machine.nodes", "machine.memory_mib")
+_LABEL = "(?P<label>"
+_OPTIONAL = re.compile(r"\((?:[^()]|\([^()]*\))*\)(?:[?*]|\{0?,)")  # a group, and its groups
 
 
 class ParameterTable(Document):
@@ -96,19 +98,27 @@ class MetricTable(Document):
         return self
 
     @property
-    def measure(self) -> str:
-        """The name of its measures, as a pattern: `NAME`, or `NAME_LABEL`.
+    def measures(self) -> tuple[str, ...]:
+        """The names of its measures, as patterns: `NAME`, `NAME_LABEL`, or both.
 
         The parser of a plug-in may label any number: without a pattern this is `NAME`.
         """
-        return f"{self.name}_LABEL" if "label" in _compiled(self.pattern).groupindex else self.name
+        if not self.has_label:
+            return (self.name,)
+        plain = re.sub(r"\\.|\[[^]]*\]", "x", self.pattern)
+        lacks = _LABEL not in _OPTIONAL.sub("", plain) or f"{_LABEL}x*)" in plain
+        return (*([self.name] if lacks else []), f"{self.name}_LABEL")
+
+    @property
+    def has_label(self) -> bool:
+        """Whether its pattern has the group `label`."""
+        return "label" in _compiled(self.pattern).groupindex
 
     def is_named(self, measure: str) -> bool:
         """Return whether a number of this metric may be the measure of this name."""
         if measure == self.name:
-            return self.measure == self.name
-        labelled = measure.startswith(f"{self.name}_")
-        return labelled and (self.measure != self.name or not self.pattern)
+            return self.name in self.measures
+        return measure.startswith(f"{self.name}_") and (self.has_label or not self.pattern)
 
 
 class WorkloadTable(Document):

@@ -144,6 +144,39 @@ def test_a_wrong_file_is_explained(written: Written, old: str, new: str, message
     assert message in str(caught.value)
 
 
+METRIC = """
+[[metrics]]
+name = "ops"
+pattern = '{pattern}'
+unit = "1/s"
+direction = "higher"
+kind = "timing"
+required = false
+"""
+PLAIN, LABELLED = "ops (?P<value>.+)", "ops (?P<label>.+): (?P<value>.+)"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "measures"),
+    [
+        (PLAIN, {"ops"}),
+        (LABELLED, {"ops_LABEL"}),
+        (r"ops (?P<label>\w+) (?P<value>\d+(?:\.\d+)?)", {"ops_LABEL"}),
+        (r"ops(?:_(?P<label>\w+))?: (?P<value>\d+(\.\d+)?)", {"ops", "ops_LABEL"}),
+        (r"ops(?: \((?P<label>\w+)\)){0,1}: (?P<value>\d+)", {"ops", "ops_LABEL"}),
+        (r"ops(?P<label>[_()a-z]*): (?P<value>\d+)", {"ops", "ops_LABEL"}),
+        (r"ops \((?P<label>\w+)\)?: (?P<value>\d+)", {"ops_LABEL"}),
+    ],
+)
+def test_a_label_may_be_optional(written: Written, pattern: str, measures: set[str]) -> None:
+    written(MINIMAL + METRIC.format(pattern=pattern))
+    (metric,) = load_workload("mine").table.metrics
+    assert set(metric.measures) == measures
+    assert metric.is_named("ops") == ("ops" in measures)
+    assert metric.is_named("ops_b") == ("ops_LABEL" in measures)
+    assert not metric.is_named("opses")
+
+
 @pytest.mark.parametrize("pattern", ["(", "no groups", "(?P<value>x)(?P<other>y)", "(?P<label>x)"])
 def test_a_metric_needs_a_pattern_with_a_value(written: Written, pattern: str) -> None:
     written(
