@@ -104,6 +104,8 @@ def _nodes(value: Value, topology: Topology, *, single: bool = False) -> tuple[i
 
 def _checked_text(value: Value, table: ParameterTable) -> str:
     text = str(value)
+    if "\0" in text:
+        raise ValueError(f"a NUL in {text[:40]!r}, which no argument can have")
     if table.pattern is not None and not re.fullmatch(table.pattern, text):
         raise ValueError(f"needs a text that matches {table.pattern}, found {value!r}")
     return text

@@ -161,8 +161,9 @@ def _check_memory(
     if needed > usable:
         used = names_in(parse_expression(workload.table.memory_mib or "0"))
         named = ", ".join(f"{name} = {fitted.numbers[name]:g}" for name in dict.fromkeys(used))
+        why = f" ({named})" if named else ""
         raise UserError(
-            f"{workload.name} needs {needed:.0f} MiB ({named}), but of the "
+            f"{workload.name} needs {needed:.0f} MiB{why}, but of the "
             f"{topology.memory_mib} MiB of {topology.name} it may use {usable:.0f}",
             file=file,
             key=key,

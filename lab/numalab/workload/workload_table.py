@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from numalab.document import Document
 from numalab.workload.expression import names_in, parse_expression
@@ -13,6 +13,7 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 MACHINE = ("machine.cpus", "machine.nodes", "machine.memory_mib")
+_LONGEST_COMM = 15  # TASK_COMM_LEN of Linux, without the NUL at its end
 _LABEL = "(?P<label>"
 _OPTIONAL = re.compile(r"\((?:[^()]|\([^()]*\))*\)(?:[?*]|\{0?,)")  # a group, and its groups
 
@@ -53,6 +54,14 @@ class ParameterTable(Document):
     def _is_a_pattern(cls, pattern: str | None) -> str | None:
         _compiled(pattern or "")
         return pattern
+
+    @field_validator("least", "most", "pattern")
+    @classmethod
+    def _is_of_the_type(cls, value: float | str, info: ValidationInfo) -> float | str:
+        valid = ("text",) if info.field_name == "pattern" else ("integer", "number", "integers")
+        if (kind := info.data.get("type", valid[0])) not in valid:
+            raise ValueError(f'has no effect with type = "{kind}" (valid: {", ".join(valid)})')
+        return value
 
 
 class MetricTable(Document):
@@ -159,8 +168,35 @@ class WorkloadTable(Document):
         return self
 
     @model_validator(mode="after")
+    def _metrics_differ(self) -> "WorkloadTable":
+        names = [metric.name for metric in self.metrics if not metric.has_label]
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            reason = "two have this name; give each its own, or their patterns the group `label`"
+            raise ValueError(f"metrics: {twice[0]}: {reason}")
+        return self
+
+    @field_validator("command")
+    @classmethod
+    def _has_no_nul(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [word for word in words if "\0" in word]:
+            raise ValueError(f"a NUL in {wrong[0][:40]!r}, which no argument can have")
+        return words
+
+    @field_validator("tasks")
+    @classmethod
+    def _may_match(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        for name in tasks:
+            if not name or len(name.replace("*", "").encode()) > _LONGEST_COMM:
+                reason = f"the kernel keeps 1 to {_LONGEST_COMM} bytes of a name"
+                raise ValueError(f"no task can be called {name[:60]!r}: {reason}")
+        return tasks
+
+    @model_validator(mode="after")
     def _names_exist(self) -> "WorkloadTable":
         """Every name that is used is a parameter, something derived earlier, or the machine."""
+        for key, names in (("parameters", self.parameters), ("derived", self.derived)):
+            if "folder" in names:
+                raise ValueError(f"{key}.folder: in `command` this is the folder of the workload")
         numbers = {*MACHINE}
         for name, parameter in self.parameters.items():
             if parameter.expression is not None:

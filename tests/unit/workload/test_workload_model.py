@@ -130,6 +130,12 @@ def test_an_unknown_workload_names_those_there_are() -> None:
         ('seconds = "1"', 'seconds = "1"\nallowed_nodes = "n"', "'n' is not a node parameter"),
         ("[parameters.n]", '[derived]\nn = "1"\n[parameters.n]', "there is a parameter"),
         ("[parameters.n]", "[parameters.N]", "parameters.N"),
+        ("[parameters.n]", "[parameters.folder]", "parameters.folder: in `command` this is the"),
+        ("[parameters.n]", '[derived]\nfolder = "1"\n[parameters.n]', "derived.folder: in `comm"),
+        ('"{n}"', '"{n}\\u0000"', "command: a NUL in '{n}\\x00', which no argument can have"),
+        ('seconds = "1"', 'seconds = "1"\ntasks = [""]', "tasks: no task can be called ''"),
+        ('seconds = "1"', f'seconds = "1"\ntasks = ["{"a" * 16}*"]', "keeps 1 to 15 bytes"),
+        ("default = 3", 'default = 3\npattern = "3"', "n.pattern: has no effect with type = "),
     ],
 )
 def test_a_wrong_file_is_explained(written: Written, old: str, new: str, message: str) -> None:
@@ -144,6 +150,25 @@ def test_a_wrong_file_is_explained(written: Written, old: str, new: str, message
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["text", "node"])
+@pytest.mark.parametrize("bound", ["least", "most"])
+def test_only_a_number_has_bounds(written: Written, kind: str, bound: str) -> None:
+    text = MINIMAL.replace('"{n}"', '"n"').replace("integer", kind)
+    written(text)
+    load_workload("mine")
+    written(f"{text}{bound} = 1\n")
+    with pytest.raises(UserError) as caught:
+        load_workload("mine")
+    reason = f'has no effect with type = "{kind}" (valid: integer, number, integers)'
+    assert (caught.value.key, caught.value.message) == (f"parameters.n.{bound}", reason)
+
+
+@pytest.mark.parametrize("name", ["a" * 15, "*a*" + "b" * 14, "?" * 15, "*"])
+def test_names_of_tasks_that_may_match(written: Written, name: str) -> None:
+    written(MINIMAL.replace('seconds = "1"', f'seconds = "1"\ntasks = ["{name}"]'))
+    assert load_workload("mine").table.tasks == (name,)
+
+
 METRIC = """
 [[metrics]]
 name = "ops"
@@ -154,6 +179,18 @@ kind = "timing"
 required = false
 """
 PLAIN, LABELLED = "ops (?P<value>.+)", "ops (?P<label>.+): (?P<value>.+)"
+
+
+def test_two_metrics_of_one_name_need_labels(written: Written) -> None:
+    """All runs that print both would fail."""
+    for second in (LABELLED, "of (?P<label>.+): (?P<value>.+)"):
+        written(MINIMAL + "".join(METRIC.format(pattern=text) for text in (LABELLED, second)))
+        load_workload("mine")
+    written(MINIMAL + METRIC.format(pattern=PLAIN) + METRIC.format(pattern=LABELLED))
+    load_workload("mine")
+    written(MINIMAL + METRIC.format(pattern=PLAIN) * 2)
+    with pytest.raises(UserError, match="metrics: ops: two have this name; give each its own"):
+        load_workload("mine")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +253,10 @@ type = "text"
 default = "tcp"
 pattern = "tcp|udp"
 help = "h"
+[parameters.free]
+type = "text"
+default = ""
+help = "h"
 [parameters.mib]
 type = "number"
 default = "threads * 1.5"
@@ -227,7 +268,13 @@ def test_a_parameter_may_be_worked_out_from_the_machine(ring: Topology, written:
     written(SCALED)
     bound = resolve(load_workload("mine"), {}, ring)
     assert bound.argv == ("run", "4", "1,20", "tcp", "6.0")
-    assert bound.parameters == {"threads": 4, "sizes": "1,20", "word": "tcp", "mib": 6.0}
+    assert bound.parameters == {
+        "threads": 4,
+        "sizes": "1,20",
+        "word": "tcp",
+        "free": "",
+        "mib": 6.0,
+    }
     assert (bound.seconds, bound.memory_mib, bound.packages) == (2 + 21 + 20, 24, ("iperf3",))
 
 
@@ -249,6 +296,7 @@ def test_a_study_may_scale_a_parameter_too(ring: Topology, written: Written) -> 
         ({"sizes": "5,5"}, "sizes", "names a number twice: 5,5"),
         ({"sizes": ",".join(map(str, range(1, 66)))}, "sizes", "at most 64 integers, found 65"),
         ({"word": "sctp"}, "word", "needs a text that matches tcp|udp, found 'sctp'"),
+        ({"free": "a\0"}, "free", "a NUL in 'a\\x00', which no argument can have"),
         ({"wrod": "tcp"}, "wrod", "mine has no such parameter; did you mean word? (valid: threads"),
     ],
 )
@@ -287,6 +335,9 @@ def test_more_memory_than_the_machine_has_is_refused_before_the_boot(
         "s.toml: parameters: mine needs 2800 MiB (threads = 4, mib = 700), "
         "but of the 3072 MiB of ring-4 it may use 2458"
     )
+    written(SCALED.replace("threads * mib", "100000"))
+    with pytest.raises(UserError, match=r"mine needs 100000 MiB, but of the 3072 MiB of ring-4"):
+        resolve(load_workload("mine"), {}, ring)
     written(SCALED.replace("threads * 1.5", "machine.memory_mib"))
     with pytest.raises(UserError) as caught:
         resolve(load_workload("mine"), {}, ring, file=Path("s.toml"))
