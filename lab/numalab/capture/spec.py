@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from numalab.capture.samples import SAMPLED, SOURCES, SampledSource
 from numalab.document import Document, check_document
+from numalab.errors import UserError
 
 _SWITCHES = (
     "sched:sched_switch",
@@ -215,6 +216,16 @@ def load_capture(table: Mapping[str, Any], path: Path) -> CaptureSpec:
         sample_ms=checked.sample_ms if checked.sample else 0,
         numastat=checked.numastat,
     )
+
+
+def check_clock(spec: CaptureSpec, path: Path) -> None:
+    """Raise UserError for samples that cannot be compared with the trace: of another clock.
+
+    Results may have been recorded so; they are read without their samples.
+    """
+    if spec.sample and spec.clock not in ON_SAMPLE_CLOCK:
+        reason = f"{spec.clock!r} is not the clock of the samples that `sample` asks for"
+        raise UserError(reason, file=path, key="capture.clock", choices=ON_SAMPLE_CLOCK)
 
 
 def expand(sets: Iterable[str], events: Iterable[str]) -> tuple[str, ...]:

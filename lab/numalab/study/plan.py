@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from numalab.capture.spec import CaptureSpec, load_capture
+from numalab.capture.spec import CaptureSpec, check_clock, load_capture
 from numalab.document import read_document
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import UserError, named_in
@@ -129,6 +129,7 @@ def plan_study(
         table = study.machine.model_copy(update=changes)
         study = study.model_copy(update={"machine": table})
     plan = make_plan(study, path, preset or "")
+    check_clock(plan.capture, path)
     check_texts(study, plan.workloads, path)
     check_primary(study, by_cell(plan.runs), path)
     return replace(plan, remarks=(*plan.remarks, *_claims_left_out(plan, preset)))

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from numalab.capture.spec import SETS, CaptureSpec, TraceEvent, load_capture, render_events
+from numalab.capture.spec import (
+    SETS,
+    CaptureSpec,
+    TraceEvent,
+    check_clock,
+    load_capture,
+    render_events,
+)
 from numalab.errors import UserError
 
 STUDY = Path("studies/some.toml")
@@ -103,6 +110,18 @@ def test_what_is_wrong_is_named(table: dict[str, Any], key: str, message: str) -
         load_capture(table, STUDY)
     assert (refused.value.file, refused.value.key) == (STUDY, key)
     assert message in str(refused.value)
+
+
+def test_samples_have_a_clock_of_their_own() -> None:
+    """With another one in the trace, nobody read the samples."""
+    for clock in ("mono", "boot"):
+        check_clock(load_capture({"sample": ["vmstat"], "clock": clock}, STUDY), STUDY)
+    check_clock(load_capture({"clock": "local"}, STUDY), STUDY)
+    spec = load_capture({"sample": ["vmstat"], "clock": "local"}, STUDY)
+    with pytest.raises(UserError) as refused:
+        check_clock(spec, STUDY)
+    assert (refused.value.file, refused.value.key) == (STUDY, "capture.clock")
+    assert refused.value.choices == ("mono", "boot")
 
 
 def test_a_filter_cannot_add_a_line() -> None:

@@ -68,6 +68,11 @@ def test_the_variants_of_a_seed_are_next_to_each_other(tmp_path: Path) -> None:
         ),
         (
             "[variants.before]",
+            "[capture]\nsample = ['tasks']\nclock = 'local'\n[variants.before]",
+            r"tried\.toml: capture\.clock: 'local' is not the clock .* \(valid: mono, boot\)",
+        ),
+        (
+            "[variants.before]",
             "[[claims]]\ntext='t'\nvariant='after'\nmeasure='task_buzy'\nat_most=1\n[variants.before]",
             r"claims\[0\]\.measure: no measure is called 'task_buzy'",
         ),
