@@ -27,9 +27,9 @@ from numalab.capture.counters import (
 from numalab.capture.guest_time import read_memory_tables
 from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
-from numalab.errors import WorkloadFailed
+from numalab.errors import WorkloadFailed, shown
 from numalab.files import left_by_guest, replacing, utf8_path, write_json, write_text
-from numalab.measure import LARGEST_NUMBER, modelled
+from numalab.measure import LARGEST_NUMBER, Measure, modelled
 from numalab.recording.marks import Mark
 from numalab.recording.recording import CommandData, Recording
 from numalab.results.guest_output import guest_text, guest_text_if_any, read_guest_view
@@ -197,11 +197,15 @@ class RunFiles:
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:
     """Write measures.json, analysis.json and, with sched_switch recorded, timeline.parquet.
 
-    Raises WorkloadFailed for numbers that no reader takes: a guest may leave any number, and one
+    Raises WorkloadFailed for numbers and names that no reader takes: a guest may leave any, and one
     run must not spoil the report of the study.
     """
     stored = [StoredMeasure.of(measure).model_dump() for measure in analysis.measures]
+    named: dict[str, Measure] = {}
     for measure in analysis.measures:
+        if (first := named.setdefault(measure.name, measure)) is not measure:
+            sources = f"from {first.info.source}, and from {measure.info.source}"
+            raise WorkloadFailed(f"two measures are called {shown(measure.name[:80])}: {sources}")
         if measure.value is not None and not abs(measure.value) < LARGEST_NUMBER:
             raise WorkloadFailed(
                 f"{measure.name} is {str(measure.value)[:20]}..., out of all bounds"

@@ -1,10 +1,10 @@
-"""What a study's claims must be: about its cells and their measures, and free of contradiction."""
+"""What claims must be: about cells and measures of the study, and free of contradiction."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from numalab.analysis.measures.family import explain
+from numalab.analysis.measures.family import explain, family_of
 from numalab.errors import UserError
 from numalab.results.plan import Cell, PlannedRun
 from numalab.statistics.scale import margin_of
@@ -15,6 +15,7 @@ from numalab.study.published import VALID, PublishedChange
 from numalab.topology.load import list_topologies
 from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
+from numalab.workload.workload_files import TABLE
 from numalab.workload.workload_table import MetricTable
 
 
@@ -42,6 +43,16 @@ def check_claims(
                 _check_measure(claim.measure, topology, workload, path, f"{key}.measure")
                 if claim.mechanism is not None:
                     _check_measure(claim.mechanism, topology, workload, path, f"{key}.mechanism")
+
+
+def check_metrics(workloads: Iterable[BoundWorkload]) -> None:
+    """Raise UserError for a metric with the name of a measure: no run has two of one name."""
+    for folder, metrics in {bound.folder: bound.metrics for bound in workloads}.items():
+        for place, metric in enumerate(metrics):
+            family = family_of(metric.name) if metric.name in metric.measures else None
+            if family is not None:
+                reason = f"{metric.name!r} is a name of the measure {family.name}; choose another"
+                raise UserError(reason, file=folder / TABLE, key=f"metrics[{place}].name")
 
 
 def check_primary(study: Study, runs: Mapping[Cell, Iterable[PlannedRun]], path: Path) -> None:

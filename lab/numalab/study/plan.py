@@ -28,6 +28,7 @@ from numalab.scheduler.scheduler_spec import NAMES, SchedulerSpec
 from numalab.study.claim_rules import (
     check_any_has,
     check_claims,
+    check_metrics,
     check_primary,
     check_texts,
     claims_without_runs,
@@ -130,6 +131,7 @@ def plan_study(
         study = study.model_copy(update={"machine": table})
     plan = make_plan(study, path, preset or "")
     check_clock(plan.capture, path)
+    check_metrics(plan.workloads.values())
     check_texts(study, plan.workloads, path)
     check_primary(study, by_cell(plan.runs), path)
     return replace(plan, remarks=(*plan.remarks, *_claims_left_out(plan, preset)))

@@ -1,5 +1,6 @@
 """What a guest left of a run is read once, and becomes all that a report needs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
 from numalab.topology.sched_domains import parse_domains
 from numalab.workload.workload import load_workload, resolve
+from numalab.workload.workload_table import MetricTable
 from support.example_results import RUNS, copy_example
 
 CAPTURE = CaptureSpec(
@@ -92,6 +94,23 @@ def test_a_number_that_no_report_takes_fails_its_run_and_not_the_report(
     )
     with pytest.raises(WorkloadFailed, match=r"throughput is .* out of all bounds"):
         measure(RunFiles(directory))
+    assert not directory.measures.exists()
+
+
+def test_a_label_that_makes_the_name_of_a_measure_fails_its_run(directory: RunDir) -> None:
+    """The results would be taken as damaged."""
+    metric = MetricTable(
+        name="task", pattern=r"hog 0 pid (?P<value>\d+) (?P<label>\w+) .*", unit="s",
+        direction="lower", kind="timing",
+    )  # fmt: skip
+    topology = load_topology("ring-4")
+    workload = resolve(load_workload("bound-hogs"), {}, topology)
+    workload = replace(workload, metrics=(metric,))
+    directory.stdout.write_text("hog 0 pid 7 migrations 1\n")
+    with pytest.raises(WorkloadFailed) as caught:
+        RunFiles(directory).measure(topology, workload, CAPTURE)
+    sources = "from trace: sched_migrate_task, and from workload: bound-hogs"
+    assert str(caught.value) == f"two measures are called task_migrations: {sources}"
     assert not directory.measures.exists()
 
 

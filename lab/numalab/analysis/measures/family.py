@@ -180,16 +180,20 @@ def families_that_may_be_never() -> tuple[str, ...]:
     return tuple(family.name for family in families() if family.may_be_never)
 
 
+def family_of(name: str) -> MeasureFamily | None:
+    """Return the family of a measure; one of just this name goes before one with places."""
+    every = sorted(families(), key=lambda family: family.name != name)
+    return next((family for family in every if family.explain(name)), None)
+
+
 def explain(name: str) -> MeasureInfo:
     """Return what a measure means by its full name, its places filled in.
 
-    A family of just this name goes before one with places. Raises UserError with the names there
-    are for a name that no family gives.
+    Raises UserError with the names there are for a name that no family gives.
     """
-    every = sorted(families(), key=lambda family: family.name != name)
-    for family in every:
-        if info := family.explain(name):
-            return info
+    family = family_of(name)
+    if family is not None and (info := family.explain(name)):
+        return info
     raise UserError(
         f"no measure is called {name!r}", choices=[family.name for family in families()]
     )
