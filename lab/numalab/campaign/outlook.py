@@ -29,7 +29,7 @@ from numalab.statistics.verdict import (
     claim_test,
     family_level,
 )
-from numalab.study.claim_rules import unit_of
+from numalab.study.claim_rules import info_of
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
 from numalab.units import unit_of_difference
@@ -256,7 +256,7 @@ class _Sample:
 
 
 def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -> _Sample:
-    unit = unit_of(claim.measure, plan.workloads[cell])
+    unit = info_of(claim.measure, plan.workloads[cell]).unit
     if claim.direction is None:
         return _Sample(claim, cell, unit, 0, None)
     before, after = (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from numalab.analysis.measures.family import explain, family_of
 from numalab.errors import UserError
+from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
 from numalab.results.plan import Cell, PlannedRun
 from numalab.statistics.scale import margin_of
 from numalab.study.axis import axis_labels
@@ -129,18 +130,22 @@ def _check_measure(
 
 
 def check_texts(study: Study, workloads: Mapping[Cell, BoundWorkload], path: Path) -> None:
-    """Raise UserError for a published change that cannot be read, and for a contradiction.
+    """Raise UserError for a published change that cannot be read, for a contradiction, and for a
+    comparison of identifiers.
 
-    Claims that were stored with runs are not checked: they are judged as they were. Units are not
-    checked without `workloads`.
+    Claims that were stored with runs are not checked: they are judged as they were. Measures are
+    not checked without `workloads`.
     """
     for place, claim in enumerate(study.claims):
-        units = {
-            unit_of(claim.measure, workload)
+        every = [
+            info_of(claim.measure, workload)
             for cell, workload in workloads.items()
             if claim.is_about(cell.topology, cell.label)
-        }
-        _check_text(claim, sorted(units), path, f"claims[{place}]")
+        ]
+        if claim.variant is None and any(info.is_identifier for info in every):
+            reason = f"{claim.measure} is an identifier, and names are never compared"
+            raise UserError(reason, file=path, key=f"claims[{place}].measure")
+        _check_text(claim, sorted({info.unit for info in every}), path, f"claims[{place}]")
 
 
 def _check_text(claim: Claim, units: Sequence[str], path: Path, place: str) -> None:
@@ -161,10 +166,14 @@ def _meet(first: tuple[float, float], second: tuple[float, float]) -> bool:
     return first[0] <= second[1] and second[0] <= first[1]
 
 
-def unit_of(measure: str, workload: BoundWorkload) -> str:
-    """Return the unit of a measure of a cell. Raises UserError for an undefined measure."""
+def info_of(measure: str, workload: BoundWorkload) -> MeasureInfo:
+    """Return what a measure of a cell means. Raises UserError for an undefined measure."""
     metric = _metric_of(measure, workload)
-    return explain(measure).unit if metric is None else metric.unit
+    if metric is None:
+        return explain(measure)
+    source = MeasureSource(SourceKind.WORKLOAD, workload.name)
+    direction, kind = Direction(metric.direction), MeasureKind(metric.kind)
+    return MeasureInfo(measure, metric.unit, direction, kind, "", (source,))
 
 
 def _metric_of(measure: str, workload: BoundWorkload) -> MetricTable | None:

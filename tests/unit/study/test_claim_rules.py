@@ -9,7 +9,7 @@ from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.results.plan import ClaimsLeftOutRemark
 from numalab.statistics.scale import change_of
-from numalab.study.claim_rules import unit_of
+from numalab.study.claim_rules import info_of
 from numalab.study.plan import plan_study
 from numalab.study.published import PublishedChange
 from support.one_command import invoke
@@ -185,7 +185,18 @@ def test_a_number_has_a_label_if_its_pattern_has_one(
 def test_a_measure_has_the_unit_of_its_metric_or_its_definition() -> None:
     plan = plan_study(project_dir() / "studies/group-construction-work.toml")
     for bound in plan.workloads.values():
-        assert (unit_of("throughput", bound), unit_of("elapsed_time", bound)) == ("1/s", "s")
+        units = [info_of(name, bound).unit for name in ("throughput", "elapsed_time")]
+        assert units == ["1/s", "s"]
+
+
+def test_identifiers_are_not_compared(tmp_path: Path) -> None:
+    """The CPUs of hogs took a place among the comparisons that share a level."""
+    plan(tmp_path, 'variant = "new"\nbelow = 8', "hog_last_cpu_0")
+    for change in ('direction = "lower"', "at_most = -5"):
+        with pytest.raises(UserError) as caught:
+            plan(tmp_path, f"{COMPARED}{change}", "hog_last_cpu_0")
+        assert caught.value.key == "claims[0].measure"
+        assert "hog_last_cpu_0 is an identifier, and names are never compared" in str(caught.value)
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
