@@ -32,6 +32,7 @@ from numalab.statistics.verdict import (
 from numalab.study.claim_rules import info_of
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
+from numalab.study.unseen import why_unseen
 from numalab.units import unit_of_difference
 
 # Measured on 2 CPUs. A kernel that differs only in its series reuses the built tree of the first.
@@ -172,6 +173,7 @@ def total_seconds(outlooks: Sequence[StudyOutlook], jobs: int) -> float:
 class ClaimOutlook:
     """A claim of one cell before its runs.
 
+    `refuted` is the condition that refutes it, or why no run can show it.
     `smallest` is the smallest true change that `seeds` runs a variant would show, in `unit`, by the
     spread of stored runs of the same cell, variants and mode, at the level that the verdict uses;
     None where fewer than two of each are stored, infinite where so few seeds show nothing. `stored`
@@ -219,7 +221,7 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
         p_values = [sample.test.p_value for sample in members if sample.test is not None]
         levels[family] = family_level(family, p_values, sizes[family])
     return tuple(
-        _claim_outlook(plan, sample, levels[sample.family], sizes[sample.family])
+        _claim_outlook(plan, mode, sample, levels[sample.family], sizes[sample.family])
         for sample in samples
     )
 
@@ -277,7 +279,7 @@ def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -
     return _Sample(claim, cell, unit, min(len(before), len(after)), test)
 
 
-def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> ClaimOutlook:
+def _claim_outlook(plan: Plan, mode: str, sample: _Sample, level: float, size: int) -> ClaimOutlook:
     claim, test = sample.claim, sample.test
     seeds = len({run.seed for run in plan.runs_of(sample.cell)})
     scale = claim.scale_of(sample.unit)
@@ -287,13 +289,14 @@ def _claim_outlook(plan: Plan, sample: _Sample, level: float, size: int) -> Clai
         shift = smallest_shift(test.before, test.after, runs=seeds, level=level)
     sized = test is not None and (claim.direction == "same" or published is not None)
     linear = unit_of_difference(sample.unit)
+    unseen = why_unseen(claim, plan.workloads[sample.cell], plan.capture, mode)
     # Holm's first step has to be passed by itself; all secondary claims may be shown together.
     first = LEVEL / size if sample.family == "primary" else LEVEL
     return ClaimOutlook(
         cell=sample.cell,
         text=claim.text,
         measure=claim.measure,
-        refuted=claim.refuted_by(sample.unit),
+        refuted=f"cannot be seen: {unseen}" if unseen else claim.refuted_by(sample.unit),
         family=sample.family,
         level=level,
         seeds=seeds,

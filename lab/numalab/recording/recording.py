@@ -337,14 +337,21 @@ class Recording:
         """The recorded events, None for all.
 
         A recording of unknown origin without any sched_switch is one in which it was not recorded.
-        `sched` alone stands for all events of that system that are read here.
         """
         if self.recorded is None:
             column = self._typed.select(pl.col("event").unique()).collect()["event"]
             names = frozenset(column.to_list())
             return None if "sched_switch" in names else names | {*NUMA_EVENTS}
-        names = frozenset(name.partition(":")[2] for name in self.recorded)
-        return names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in self.recorded else names
+        return recorded_events(self.recorded)
+
+
+def recorded_events(recorded: Collection[str]) -> frozenset[str]:
+    """Return the names of recorded `system:event`.
+
+    `sched` alone stands for all events of that system that are read here.
+    """
+    names = frozenset(name.partition(":")[2] for name in recorded)
+    return names | {*NUMA_EVENTS, *WAITING_EVENTS} if "sched" in recorded else names
 
 
 def read_domains(directory: RunDir) -> SchedLog:

@@ -41,7 +41,8 @@ class MeasureFamily:
     """The meaning of measures that share a name; name and definition may hold places (`{node}`).
 
     With `needs_nodes` the measure is None without a topology. With `may_be_never` None can also
-    mean that something never happened, although all was recorded.
+    mean that something never happened, although all was recorded. With `any_event` one of the
+    events of its sources is enough.
     """
 
     name: str
@@ -52,6 +53,7 @@ class MeasureFamily:
     kind: MeasureKind = MeasureKind.PLACEMENT
     needs_nodes: bool = False
     may_be_never: bool = False
+    any_event: bool = False
 
     @property
     def source(self) -> str:

@@ -60,6 +60,7 @@ TASKS_FINAL = MeasureFamily(
     "included.",
     (trace(*_FOLLOWED),),
     needs_nodes=True,
+    any_event=True,
 )
 
 

@@ -1,0 +1,51 @@
+"""Why nothing will judge a claim, as far as the mode and the capture of a study tell it."""
+
+from collections.abc import Iterator
+
+from numalab.analysis.measures.family import family_of
+from numalab.capture.counters import perf_measure_name
+from numalab.capture.spec import CaptureSpec
+from numalab.measure import Measure, MeasureInfo, MeasureKind, SourceKind, valid_in
+from numalab.recording.recording import recorded_events
+from numalab.study.claim_rules import info_of
+from numalab.study.claims import Claim
+from numalab.workload.workload import BoundWorkload
+
+
+def why_unseen(claim: Claim, workload: BoundWorkload, capture: CaptureSpec, mode: str) -> str:
+    """Return why no run in this mode can give the claim's measure; empty if one may.
+
+    Raises UserError for an undefined measure.
+    """
+    info = info_of(claim.measure, workload)
+    if claim.direction and info.kind is MeasureKind.TIMING and mode in ("icount", "tcg"):
+        return f"times of mode {mode} are not those of hardware"
+    if valid_in({info.name: Measure(info, 0)}, mode)[info.name].value is None:
+        return f"mode {mode} does not give {info.name}"
+    if info.comes_from(SourceKind.MODEL) and mode != "timed":
+        return f"only mode timed gives {info.name}"
+    return ", ".join(_lacking(info, capture))
+
+
+def _lacking(info: MeasureInfo, capture: CaptureSpec) -> Iterator[str]:
+    """Yield what `[capture]` lacks for a measure."""
+    for source in info.sources:
+        match source.kind:
+            case SourceKind.TRACE:
+                yield from _events(info.name, source.what, capture)
+            case SourceKind.PERF if info.name not in map(perf_measure_name, capture.perf_stat):
+                yield "capture.perf_stat does not count it"
+            case SourceKind.GUEST if source.what.startswith("numastat") and not capture.numastat:
+                yield "it needs capture.numastat = true"
+            case SourceKind.GUEST if "PID" in source.what and "tasks" not in capture.sample:
+                yield 'it needs capture.sample = ["tasks"]'
+
+
+def _events(name: str, what: str, capture: CaptureSpec) -> Iterator[str]:
+    recorded = [event.name for event in capture.events]
+    names = recorded_events(recorded)
+    needed = [event for event in what.split(", ") if event.isidentifier()]
+    lacking = [event for event in needed if event not in names]
+    family = family_of(name)
+    if lacking and (lacking == needed or family is None or not family.any_event):
+        yield f"capture does not record {' and '.join(lacking)}"
