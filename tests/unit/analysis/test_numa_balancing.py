@@ -76,6 +76,8 @@ def test_preferred_nodes_are_known_where_tasks_were_sampled(
     trace: Trace, three_nodes: Topology
 ) -> None:
     assert "numa_moves_nearer" not in values(decisions(trace), three_nodes)
+    no_tasks = parse_samples("@ 15\nvmstat numa_hit 7\n")
+    assert "numa_moves_nearer" not in values(decisions(trace), three_nodes, samples=no_tasks)
     # Process, task, preferred node, group, name (`a` in hexadecimal), faults.
     text = "@ 15\ntask 1 1 1 0 61 0:1:0:0:0\n@ 25\ntask 2 2 1 0 61 0:1:0:0:0\n"
     text += "@ 45\ntask 4 4 1 0 61 0:1:0:0:0\n"

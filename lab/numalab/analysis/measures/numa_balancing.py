@@ -112,7 +112,7 @@ def _compute(run: Recording) -> Iterator[Measure]:
     pairs = run.numa_moves.select("from_node", "to_node").iter_rows()
     hops = [run.machine.hops[pair] for pair in pairs if pair in run.machine.hops]
     yield HOPS.of(sum(hops) / len(hops) if hops and all_three else None)
-    if run.samples is None:
+    if run.samples is None or run.samples.tasks.is_empty():
         return
     change = run.numa_moves["nearer"].drop_nulls()
     for family, those in ((NEARER, change > 0), (AS_NEAR, change == 0), (FARTHER, change < 0)):
