@@ -24,7 +24,7 @@ HOSTILE = r"""
     cd /job/out
     ln -s /etc/passwd link; ln -s ../../../../tmp up; ln -s /etc dir; ln -sf /etc/passwd status
     mknod disk b 8 0; mknod null c 1 3; mkfifo pipe
-    truncate -s 1T bomb; mkdir -p 'a b' many deep/b/c/d/e/f/below; touch deep/b/c/d/e/f/below/x
+    truncate -s 1T bomb; d=deep/b/c/d/e/f/g/h/i/j/k/l/below; mkdir -p 'a b' many $d; touch $d/x
     touch 'a b/x' -- '-rf' '..x' "$(printf 'new\nline')" "$(printf 'red\033[31m')"
     cd many; seq 3000 | xargs touch; cd ..
     echo fine >fine; chmod 4777 fine; chown 4242:4242 fine
