@@ -63,6 +63,11 @@ class _Ahead:
         return _Ahead(_earliest(self.events, first, "cpu"), switches, tasks)
 
     @property
+    def lost(self) -> pl.DataFrame:
+        """The CPUs that lose events across the border: cpu, node, event."""
+        return self.events.filter(pl.col("event") == "lost_events")
+
+    @property
     def running(self) -> pl.DataFrame:
         """The task on each CPU at the border: cpu, node, pid, comm."""
         runs = self.switches.filter(pl.col("event") == "sched_switch")
@@ -113,8 +118,12 @@ def event_chunks(
         stayed = stays(part, Window(since, until + 1), held, after.tasks)
         held = stayed.filter(pl.col("end_ns") > until).select(_HELD)
         part = pl.concat([_switches(running, since, part), part])
-        part = pl.concat([part, _switches(_shown_later(part, after), until, part)])
         running = _running_after(part)
+        # After a loss, only the next switch tells which task runs.
+        later = after.running.join(after.lost, on="cpu", how="anti")
+        later = later.join(running, on="cpu", how="anti")
+        part = pl.concat([part, _switches(later, until, part)])
+        running = pl.concat([running, later])
         inside = Window(max(window.start_ns, since), max(min(window.end_ns, until), since))
         yield _chunk(part, inside, cpus, clip(stayed, inside))
 
@@ -155,15 +164,8 @@ def _losses(part: pl.DataFrame, until: int, ahead: _Ahead) -> pl.DataFrame:
 
     The next part has the loss from its beginning on.
     """
-    lost = ahead.events.filter(pl.col("event") == "lost_events")
-    return _rows(part, lost.select("cpu", "node", "event", time_ns=pl.lit(until, pl.Int64)))
-
-
-def _shown_later(part: pl.DataFrame, ahead: _Ahead) -> pl.DataFrame:
-    """Return the tasks on CPUs of which only the next switch behind a part tells which one runs."""
-    lost = ahead.events.filter(pl.col("event") == "lost_events")
-    unsure = ahead.running.join(lost, on="cpu", how="anti")
-    return unsure.join(_running_after(part), on="cpu", how="anti")
+    time = pl.lit(until, pl.Int64)
+    return _rows(part, ahead.lost.select("cpu", "node", "event", time_ns=time))
 
 
 def _running_after(events: pl.DataFrame) -> pl.DataFrame:
@@ -176,4 +178,5 @@ def _running_after(events: pl.DataFrame) -> pl.DataFrame:
     switches = events.filter(pl.col("event").is_in(["sched_switch", "lost_events"]))
     last = switches.group_by("cpu").agg(pl.col("node", "event", "next_pid", "next_comm").last())
     runs = last.filter(pl.col("event") == "sched_switch")
-    return runs.select("cpu", "node", pid="next_pid", comm="next_comm")
+    tasks = runs.select("cpu", "node", pid="next_pid", comm="next_comm")
+    return tasks.select(pl.col(name).cast(kind) for name, kind in _TASK.items())
