@@ -58,11 +58,16 @@ class Report:
     short: bool = True
     references: Sequence[str] = ()
 
+    @property
+    def crash(self) -> list[str]:
+        """The first report on the console of the first attempt, for a finding in the log."""
+        console = self.attempts[0].console if self.attempts and self.prop in IN_LOG else ()
+        return crash_lines(console)
+
 
 def render_mail(report: Report) -> str:
     """Return the draft."""
-    console = report.attempts[0].console if report.attempts else ()
-    report_lines = crash_lines(console) if report.prop in IN_LOG else []
+    crash = report.crash
     head = [
         "To: linux-kernel@vger.kernel.org",
         *textwrap.wrap(f"Subject: sched: {_subject(report)}", WIDTH, subsequent_indent=" ")[:2],
@@ -73,9 +78,9 @@ def render_mail(report: Report) -> str:
         "",
         *paragraph(_numbers(report)),
         "",
-        *([f"The kernel's log ({CONSOLE}):", ""] if report_lines else []),
-        *(f"  {line}"[:WIDTH] for line in report_lines),
-        *([""] if report_lines else []),
+        *([f"The kernel's log ({CONSOLE}):", ""] if crash else []),
+        *(f"  {line}"[:WIDTH] for line in crash),
+        *([""] if crash else []),
         "Machine (distances of nodes, as in the SLIT):",
         "",
         *machine_rows(report.case),
@@ -108,8 +113,7 @@ def _meaning(report: Report) -> str:
 
 
 def _subject(report: Report) -> str:
-    console = report.attempts[0].console if report.attempts else ()
-    if report.prop in (LOST, SPLAT) and (crash := crash_lines(console)):
+    if report.prop in (LOST, SPLAT) and (crash := report.crash):
         return crash[0] + _where(report.case)
     words = {
         LOST: "the kernel panics or hangs",
