@@ -206,6 +206,7 @@ def parse_kernel_image(data: bytes) -> KernelImage:
 
 def _parse(data: bytes) -> KernelImage:
     if data[_MAGIC : _MAGIC + 4] == b"HdrS":
+        _check_length(data)
         return KernelImage("bzImage", _bzimage_release(data))
     if data[:6] == b"\x7fELF\x02\x01":
         if data[18:20] != b"\x3e\x00":
@@ -229,7 +230,6 @@ def _check_length(data: bytes) -> None:
 
 
 def _bzimage_release(data: bytes) -> str:
-    _check_length(data)
     (offset,) = struct.unpack_from("<H", data, _VERSION)
     text = data[offset + 0x200 : offset + 0x200 + 256].partition(b"\0")[0]
     version = re.match(rb"[0-9][!-~]{0,64}", text)

@@ -93,8 +93,7 @@ def snapshot(path: Path) -> GitTree:
     """Return a folder in its present state: a work tree with uncommitted changes, or any folder.
 
     Files that its .gitignore names are left out unless they are tracked or Debian's rule `/*` is
-    the only one. Raises UserError, also
-    for a folder that holds another repository, and HostError.
+    the only one. Raises UserError, also for a folder that holds another repository, and HostError.
     """
     folder = _own_folder(path)
     inside = git(["rev-parse", "--show-toplevel"], cwd=path, check=False)
@@ -136,8 +135,9 @@ def _write_tree(path: Path, repository: Path, index: Path, is_top: bool) -> str:
         tracked = git(words, cwd=path, errors="surrogateescape").stdout.split("\0")
         ignored += [name for name in tracked if name and os.path.lexists(path / name)]
     files = [name for name in ignored if not (path / name).is_dir() or (path / name).is_symlink()]
-    names = "".join(f"{name}\0" for name in files)
-    git(["update-index", "--add", "-z", "--stdin"], cwd=path, env=environment, stdin=names)
+    if files:
+        names = "".join(f"{name}\0" for name in files)
+        git(["update-index", "--add", "-z", "--stdin"], cwd=path, env=environment, stdin=names)
     staged = git(["ls-files", "-z", "--stage"], cwd=path, env=environment).stdout.split("\0")
     for entry in staged:
         if entry.startswith(_REPOSITORY_MODE):
