@@ -8,10 +8,10 @@
  * NUMA balancing is on in loads with memory users only, and scans every 100 ms to 1 s there.
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
- * at begin, half and end, the CPU and the CPU
- * time of each process, its utilization, preferred node and account, the turns of lockers and their
- * longest wait for the lock, and where the memory of each task lies at the end. As process 1 of a guest it
- * reads LOADS from /loads, and powers off. Work is counted in turns of a loop (shared.h), one for each us.
+ * at begin, half and end, the CPU and the CPU time of each process, its utilization, preferred node and
+ * account, the CPU time and load of each group, the turns of lockers and their longest wait for the lock,
+ * and where the memory of each task lies at the end. As process 1 of a guest it reads LOADS from /loads,
+ * and powers off. Work is counted in turns of a loop (shared.h), one for each us.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -747,9 +747,58 @@ static void tell_account(int load, pid_t pid, long switches, long migrations)
 }
 
 /*
+ * The load of each group, and what of it queues have that the kernel still updates: all of it, but that
+ * of throttled queues (list_add_leaf_cfs_rq(), kernel/sched/fair.c; print_cfs_rq(), kernel/sched/debug.c).
+ */
+static void sum_loads(long *loads, long *listed)
+{
+	FILE *file = fopen("/sys/kernel/debug/sched/debug", "re"); /* since 5.13 */
+	char line[256];
+	int at = -1;
+
+	file = file ? file : fopen("/proc/sched_debug", "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		char *path = !strncmp(line, "cfs_rq[", 7) ? strstr(line, "]:") : NULL;
+		long value;
+
+		if (path) {
+			path[strcspn(path, "\n")] = '\0';
+			for (at = group_count - 1; at >= 0; at--)
+				if (!strcmp(groups[at].path + strlen(CGROUPS), path + 2))
+					break;
+		} else if (at >= 0 && sscanf(line, " .tg_load_avg_contrib : %ld", &value) == 1)
+			listed[at] += value;
+		else if (at >= 0 && sscanf(line, " .tg_load_avg : %ld", &value) == 1)
+			loads[at] = value;
+	}
+	if (file)
+		fclose(file);
+}
+
+/* The CPU time that the kernel accounts to each group, and its load (admin-guide/cgroup-v2.rst). */
+static void tell_groups(int load)
+{
+	long loads[MOST_GROUPS] = { 0 }, listed[MOST_GROUPS] = { 0 };
+
+	if (group_count) {
+		pause_us(100000); /* until what just stopped is forgotten */
+		sum_loads(loads, listed);
+	}
+	for (int i = 0; i < group_count; i++) {
+		unsigned long long used;
+		char path[160], text[256];
+
+		snprintf(path, sizeof(path), "%s/cpu.stat", groups[i].path);
+		if (get(path, text, sizeof(text)) && sscanf(text, "usage_usec %llu", &used) == 1)
+			printf("load %d group %s used_us %llu load %ld listed %ld\n", load, groups[i].name, used,
+			       loads[i], listed[i]);
+	}
+}
+
+/*
  * What the kernel takes for the utilization of each process, and the node that NUMA balancing prefers
- * for it; and its account. Of a task that is stopped the utilization is that of the moment at which it
- * stopped.
+ * for it; its account, and those of the groups. Of a task that is stopped the utilization is that of the
+ * moment at which it stopped.
  */
 static void tell_task_states(int load)
 {
@@ -771,6 +820,7 @@ static void tell_task_states(int load)
 		       field_of(text, "se.avg.util_avg"), field_of(text, "numa_preferred_nid"));
 		tell_account(load, pids[i], field_of(text, "nr_switches"), field_of(text, "se.nr_migrations"));
 	}
+	tell_groups(load);
 	for (int i = 0; i < pid_count; i++)
 		kill(pids[i], SIGCONT);
 }

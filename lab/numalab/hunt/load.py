@@ -242,6 +242,13 @@ class Load:
         )
         return replace(self, parts=parts, changes=changes)
 
+    def places_in(self, group: Cgroup) -> list[int]:
+        """Return the parts of a group and of the groups below it."""
+        names = {group.name}
+        for other in self.groups:  # parents come first
+            names |= {other.name} if other.parent in names else set()
+        return [place for place, part in enumerate(self.parts) if part.group in names]
+
     def has_quota(self, part: Part) -> bool:
         """Whether a quota may stop the tasks of a part."""
         places = {place for place, other in enumerate(self.parts) if other == part}

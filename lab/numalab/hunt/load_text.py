@@ -74,6 +74,9 @@ _ACCOUNT = re.compile(
     r"load (\d{1,3}) pid (\d{1,9}) ran_ns (\d{1,18}) waited_ns (\d{1,18}) switches (\d{1,12})"
     r" migrations (\d{1,12})"
 )
+_GROUP_ACCOUNT = re.compile(
+    r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (\d{1,12}) listed (\d{1,12})"
+)
 _NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 _Entry = Part | Hotplug | CpusetChange | Cgroup | LoadChange
 _ENTRIES: Mapping[str, type[_Entry]] = {
@@ -297,6 +300,16 @@ class TaskAccount:
 
 
 @dataclass(frozen=True)
+class GroupAccount:
+    """What the kernel's account of a cgroup says: its CPU time, its load, and the part of the load
+    that is in queues that the kernel updates."""
+
+    used_us: int
+    load: int
+    listed: int
+
+
+@dataclass(frozen=True)
 class LockTurns:
     """How often a locker had the lock, and its longest wait for it."""
 
@@ -309,7 +322,7 @@ class Printed:
     """What the driver printed about a load.
 
     `counters[when][name]` and `pages[part, task][node]`; `locks[part, task]`; by process
-    `task_states` and `accounts`, when all tasks had been stopped.
+    `task_states` and `accounts`, and `groups` by name, when all tasks had been stopped.
     """
 
     counters: Mapping[str, dict[str, int]] = field(default_factory=dict)
@@ -317,6 +330,7 @@ class Printed:
     locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
     task_states: Mapping[int, TaskState] = field(default_factory=dict)
     accounts: Mapping[int, TaskAccount] = field(default_factory=dict)
+    groups: Mapping[str, GroupAccount] = field(default_factory=dict)
 
 
 def parse_output(text: str) -> Mapping[int, Printed]:
@@ -326,6 +340,7 @@ def parse_output(text: str) -> Mapping[int, Printed]:
     locks: defaultdict[int, dict[tuple[int, int], LockTurns]] = defaultdict(dict)
     task_states: defaultdict[int, dict[int, TaskState]] = defaultdict(dict)
     accounts: defaultdict[int, dict[int, TaskAccount]] = defaultdict(dict)
+    groups: defaultdict[int, dict[str, GroupAccount]] = defaultdict(dict)
     for line in text.splitlines():
         if match := _COUNTER.fullmatch(line):
             number, when, name, value = match.groups()
@@ -342,11 +357,16 @@ def parse_output(text: str) -> Mapping[int, Printed]:
         elif match := _ACCOUNT.fullmatch(line):
             load, pid, *account = map(int, match.groups())
             accounts[load][pid] = TaskAccount(*account)
-    loads = {*counters, *pages, *locks, *task_states, *accounts}
+        elif match := _GROUP_ACCOUNT.fullmatch(line):
+            group = GroupAccount(*map(int, match.groups()[2:]))
+            groups[int(match[1])][match[2]] = group
+    printed = (counters, pages, locks, task_states, accounts, groups)
+    loads = {load for by_load in printed for load in by_load}
     return {
-        load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load])
+        load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load],
+                      groups[load])
         for load in loads
-    }
+    }  # fmt: skip
 
 
 def loads_not_started(stdout: str) -> dict[int, int]:

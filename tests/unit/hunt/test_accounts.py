@@ -7,11 +7,11 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.hunt.load_text import Printed, TaskAccount, parse_output
-from numalab.hunt.properties.accounts import account
+from numalab.hunt.load_text import GroupAccount, Printed, TaskAccount, parse_output
+from numalab.hunt.properties.accounts import account, group_account, group_load
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, LoadRecording
-from unit.hunt.recordings import recording
+from unit.hunt.recordings import Row, recording
 
 HOG = "time ms=1000;hog n=1 cpus=0-3"
 ROWS = [(11, "hog0.0", 0, 0.0, 1000.0)]
@@ -113,3 +113,53 @@ def test_any_turns_add_up(turns: list[tuple[int, int, bool]]) -> None:
     run = replace(run, printed=Printed(accounts={11: expected}))
     (finding,) = account(run)
     assert finding.value == 0
+
+
+GROUPS = (
+    "time ms=1000;group name=a;group name=b parent=a;group name=c;"
+    "hog n=1 cpus=0 policy=fifo priority=9 group=b;sleeper n=1 cpus=0-3 group=c"
+)
+RAN: list[Row] = [(11, "hog0.0", 0, 100, 900), (12, "sleeper1.0", 1, 950, 1020)]
+
+
+def of_groups(load: str, **used_us: int) -> dict[str, float]:
+    groups = {name: GroupAccount(us, 0, 0) for name, us in used_us.items()}
+    run = replace(recording(load, RAN), stopped_ns=1010 * MS, printed=Printed(groups=groups))
+    return {finding.text: finding.value for finding in group_account(run)}
+
+
+def test_the_account_of_a_group_is_what_its_tasks_ran_until_they_were_stopped() -> None:
+    assert of_groups(GROUPS, a=800_000, b=0, c=60_000) == {
+        "the tasks of group a have 800 ms on CPUs, and 800 in the kernel's account": 0,
+        "the tasks of group b have 800 ms on CPUs, and 0 in the kernel's account": 79.96,
+        "the tasks of group c have 60 ms on CPUs, and 60 in the kernel's account": 0,
+    }
+
+
+def test_a_group_that_tasks_leave_or_enter_has_no_account() -> None:
+    moving = f"{GROUPS};group name=d;change at=100 part=1 into=d"
+    texts = " ".join(of_groups(moving, a=800_000, b=800_000, c=9_000_000, d=9_000_000))
+    assert "group a" in texts
+    assert "group c" not in texts
+    assert "group d" not in texts
+    assert not of_groups(GROUPS), "an old kernel prints no account"
+
+
+def test_the_drivers_line_about_a_group_is_read() -> None:
+    line = "load 3 group a used_us 7 load 6 listed 5\n"
+    (printed,) = parse_output(line + line.replace("a", "A")).values()
+    assert printed.groups == {"a": GroupAccount(7, 6, 5)}
+
+
+def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
+    load = (
+        "time ms=1000;group name=a quota=50;group name=b parent=a;group name=c;group name=d;"
+        "hog n=1 cpus=0 group=b;hog n=1 cpus=0 group=c"
+    )
+    groups = {name: GroupAccount(0, 900, 400) for name in "abc"}
+    run = replace(recording(load, RAN), printed=Printed(groups=groups))
+    (observation,) = group_load(run)
+    assert observation.value == 50.0
+    assert observation.text == (
+        "of the load of group c, 900, 500 is of queues that the kernel no longer updates"
+    )

@@ -464,6 +464,17 @@ def test_an_account_is_shown_with_its_figures() -> None:
     assert "and the kernel's account" in " ".join(render_mail(report).split())
 
 
+def test_the_accounts_of_groups_are_shown_for_findings_about_these() -> None:
+    rows = ("load 0 pid 79 ran_ns 900 waited_ns 1 switches 9 migrations 148",
+            "load 0 group a used_us 7 load 6 listed 5", "load 0 group b used_us 8 load 1 listed 1",
+            "load 0 end refused 0")  # fmt: skip
+    posted = Posted((Attempt("k", 1, rows),), 1, 0.0, None)
+    for prop in ("group-account", "group-load"):
+        finding = Finding(prop, 0, 90.0, 40.0, "it differs")
+        text = render_affected(finding, posted, unsupported(case_of(LOADS["hogs"]), prop))
+        assert f"| k | {rows[1]}; {rows[2]} |" in text
+
+
 def test_a_mail_says_which_cpus_share_a_core_and_who_wakes_whom() -> None:
     machine = machine_of(
         MACHINE.replace("[shape]", "[cpu]\nsockets = 4\nthreads = 2\n[shape]").replace(

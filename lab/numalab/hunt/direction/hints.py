@@ -38,6 +38,8 @@ HINTS: tuple[Hint, ...] = (
          loads={"policies that change": 5}),
     Hint(r"sched_move_task|change_group|task_set_group|sched_autogroup",
          loads={"tasks that change their cgroup": 6}),
+    Hint(r"propagate|leaf_cfs|(attach|detach)_(entity|task)|tg_load|contrib|removed|is_decayed",
+         loads={"tasks that change their cgroup": 5, "policies that change": 2}),
     Hint(r"distance|numa_masks|numa_levels|hops|max_dist", machines={FAR: 3}),
     Hint(r"WAKE_AFFINE|wake_affine|reclaim_distance|lowest_rq|later_rq|for_each_domain",
          machines={BEYOND: 4}),

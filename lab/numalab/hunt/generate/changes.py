@@ -174,7 +174,10 @@ _PAIRS: tuple[tuple[LoadChange, LoadChange], ...] = (
 
 
 def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
-    """Tasks that move between two groups in turn, or whose group changes."""
+    """Tasks that move between two groups in turn, perhaps to other CPUs, or whose group changes.
+
+    Those that sleep meanwhile leave load behind, which the queue that they never run in forgets.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 2:
         return None
@@ -186,12 +189,15 @@ def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
     mine = rng.choice((
         Part("hog", count, allowed, group="a"),
         Part("sleeper", count, allowed, run_us=1000, sleep_us=1000, group="a"),
+        Part("sleeper", count, allowed, run_us=8000, sleep_us=20_000, group="a"),
     ))  # fmt: skip
     parts = (mine, Part("hog", rng.randint(1, len(allowed)), allowed, group="b"))
     half = some_cpus(rng, allowed, len(allowed) // 2)
+    rest = tuple(cpu for cpu in allowed if cpu not in half)
     first, second = rng.choice((
         (LoadChange(0, part=0, into="b"), LoadChange(0, part=0, into="a")),
-        (LoadChange(0, part=0, into="b"), LoadChange(0, part=0, into="a")),
+        (LoadChange(0, part=0, into="b", cpus=rest), LoadChange(0, part=0, into="a", cpus=half)),
+        (LoadChange(0, part=0, into="b", cpus=rest), LoadChange(0, part=0, into="a", cpus=half)),
         (LoadChange(0, group="a", weight=20), LoadChange(0, group="a", weight=500)),
         (LoadChange(0, group="a", cpus=half), LoadChange(0, group="a", cpus=allowed)),
         (LoadChange(0, group="a", quota_ms=10), LoadChange(0, group="a", quota_ms=1000)),

@@ -142,6 +142,28 @@ def groups_after_hotplug(rng: random.Random, machine: Topology) -> Load | None:
     return Load(2000, parts, (Hotplug(gone, 300, rng.choice((900, 1800))),), groups=groups)
 
 
+def ranked_groups(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time tasks in a group, which go before what a group of fair tasks may use.
+
+    Weights and quotas are of fair tasks only; the account of a group is of all.
+    """
+    allowed = everywhere(machine)
+    count, hogs = rng.randint(1, len(allowed)), rng.randint(1, len(allowed))
+    run = rng.choice((1000, 4000))
+    kinds = (
+        Part("sleeper", count, allowed, policy="fifo", priority=20, run_us=run, sleep_us=run),
+        Part("sleeper", count, allowed, policy="rr", priority=20, run_us=run, sleep_us=run // 2),
+        Part("hog", max(1, count // 2), allowed, policy="deadline", runtime_us=4 * run,
+             period_us=10 * run),
+    )  # fmt: skip
+    parts = [replace(rng.choice(kinds), group="a"), Part("hog", hogs, allowed, group="b")]
+    if rng.random() < 0.4:
+        parts.append(Part("hog", rng.randint(1, 2), allowed, group="a"))
+    quota = rng.choice((0, 0, 50, 100))
+    groups = (Cgroup("a", quota_ms=quota), Cgroup("b", weight=rng.choice((100, 300))))
+    return Load(1200, tuple(parts), groups=groups)
+
+
 def _two_groups(weights: tuple[int, int]) -> tuple[Cgroup, ...]:
     """Return the groups a and b with these weights."""
     return tuple(Cgroup(name, weight=weight) for name, weight in zip("ab", weights, strict=True))
@@ -149,7 +171,7 @@ def _two_groups(weights: tuple[int, int]) -> tuple[Cgroup, ...]:
 
 def grouped(rng: random.Random, load: Load) -> Load:
     """Put each part of a load into a group of its own, or all into one; the weights are equal."""
-    if load.groups or load.cpuset or any(part.is_real_time for part in load.parts):
+    if load.groups or load.cpuset:
         return load
     names = "abcdefgh"[: len(load.parts)]
     shared = rng.random() < 0.5 or len(names) < len(load.parts)
@@ -170,4 +192,5 @@ FAMILIES: Mapping[Family, float] = {
     cpusets: 0.8,
     leaving_cpuset: 0.4,
     groups_after_hotplug: 0.6,
+    ranked_groups: 0.6,
 }

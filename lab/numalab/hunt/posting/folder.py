@@ -30,7 +30,7 @@ from numalab.workload.workload_files import shared_headers
 
 _MOST_SEEDS = 3
 _WIDTH = 100
-_ACCOUNT = re.compile(r" ran_ns (\d{1,18}) ")
+_ACCOUNT, _GROUP = re.compile(r" ran_ns (\d{1,18}) "), " used_us "
 _PAUSES = "relax-at-bring-up"  # a series without which older kernels hang in icount mode
 Run = Callable[[Path, str, Path, int], Attempt]  # folder, kernel, bzImage, seed
 
@@ -235,4 +235,6 @@ def _said(prop: str, attempt: Attempt) -> str:
     accounts = [match for match in map(_ACCOUNT.search, attempt.rows) if match is not None]
     if prop == "account" and accounts:  # of the task that ran for longest
         return max(accounts, key=lambda match: int(match[1])).string
+    if prop in ("group-account", "group-load"):
+        return "; ".join(row for row in attempt.rows if _GROUP in row)
     return attempt.rows[-1] if attempt.rows else attempt.reason

@@ -1,4 +1,4 @@
-"""The kernel's account of each task, beside what the trace shows since the task's fork."""
+"""The kernel's accounts of each task and of each cgroup, beside what the trace shows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,11 +8,13 @@ import polars as pl
 from numalab.hunt.load_text import TaskAccount
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import between, total
 from numalab.recording.stays import SLEEPING_BITS
 
 # A switch takes its time from the queue's clock and is traced later. In mode icount other CPUs may
 # have their turns in between: 0.17 ms on average for a waker on six CPUs.
 _LEAST_MS, _OF_SWITCH_MS, _LEAST_COUNT = 200, 0.5, 10
+_LEAST_LOAD = 100  # a tenth of a task of nice level 0
 _IN, _READY, _ASLEEP, _WOKEN = range(4)  # switched in, out while ready, out to sleep; woken
 
 
@@ -46,6 +48,70 @@ def account(run: LoadRecording) -> Iterator[Observation]:
         if differences:
             value, text = max(differences)
             yield Observation(value, f"a {part.kind} has {text}")
+
+
+@register_property("group-account", unit="%", most=40.0, suspect=20.0, any_load=True)
+def group_account(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel's account of a cgroup's CPU time is true.
+
+    The value is the difference in % of what its tasks ran in the trace, to which 200 ms and half a
+    ms for each turn are added (`usage_usec` of `cpu.stat`, admin-guide/cgroup-v2.rst). Groups that
+    tasks enter or leave meanwhile have none.
+    """
+    load = run.load
+    places = {change.part for change in load.changes if change.into}
+    moved = {load.parts[place].group for place in places if place is not None}
+    moved |= {change.into for change in load.changes if change.into}
+    for group in load.groups:
+        inside = load.places_in(group)
+        names = {load.parts[place].group for place in inside} | {group.name}
+        kernels = run.printed.groups.get(group.name)
+        if kernels is not None and inside and not names & moved:
+            ran_ms = sum(_ran_ns(run, place) for place in inside) / MS
+            turns = sum(_turns(run, place) for place in inside)
+            least = _LEAST_MS + _OF_SWITCH_MS * turns
+            value, text = _compared(kernels.used_us / 1000, ran_ms, least, "ms on CPUs")
+            yield Observation(value, f"the tasks of group {group.name} have {text}")
+
+
+@register_property("group-load", unit="%", most=20.0, suspect=10.0, any_load=True)
+def group_load(run: LoadRecording) -> Iterator[Observation]:
+    """A cgroup's load forgets tasks that are gone.
+
+    The value is the part of the load, to which 100 are added, of queues that the kernel no longer
+    updates (`tg_load_avg` without `tg_load_avg_contrib` of the queues of
+    /sys/kernel/debug/sched/debug; cfs_rq_is_decayed(), kernel/sched/fair.c, 6.12). Groups below a
+    quota have none: the queues of throttled ones are not updated.
+    """
+    load = run.load
+    limited = {group.name for group in load.groups if group.quota_ms}
+    limited |= {change.group for change in load.changes if change.quota_ms}
+    for group in load.groups:  # parents come first
+        limited |= {group.name} if group.parent in limited else set()
+        kernels = run.printed.groups.get(group.name)
+        if kernels is not None and group.name not in limited:
+            left = kernels.load - kernels.listed
+            yield Observation(
+                100.0 * max(0, left) / (kernels.load + _LEAST_LOAD),
+                f"of the load of group {group.name}, {kernels.load}, {left} is of queues that the"
+                " kernel no longer updates",
+            )
+
+
+def _ran_ns(run: LoadRecording, place: int) -> int:
+    """Return how long the tasks of a part ran since the begin, until they were stopped."""
+    late = (
+        total(between(spans, run.window.end_ns, run.stopped_ns))
+        for pid, spans in run.ran_until_stopped.items()
+        if run.load_tasks[pid].part == place
+    )
+    return int(run.time_on(place, run.window)["ns"].sum()) + sum(late)
+
+
+def _turns(run: LoadRecording, place: int) -> int:
+    """Return how often tasks of a part had a CPU."""
+    mine = [pid for pid, task in run.load_tasks.items() if task.part == place]
+    return run.load_spans.filter(pl.col("pid").is_in(mine)).height
 
 
 def _difference(kernels: TaskAccount, of_trace: TracedAccount) -> tuple[float, str]:

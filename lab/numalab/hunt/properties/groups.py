@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.load import Cgroup, Load
+from numalab.hunt.load import Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
@@ -23,7 +23,7 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         return
     used = _used(run, window)
     for group in load.groups:
-        places = _places(load, group)
+        places = load.places_in(group)
         # A quota is of fair tasks only.
         if not group.quota_ms or not places or any(load.parts[n].is_real_time for n in places):
             continue
@@ -51,7 +51,7 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
     Weak on several CPUs: the kernel divides a group's weight by the load of its tasks on each.
     """
     load, window = run.load, run.settled
-    rivals = [group for group in load.groups if not group.parent and _places(load, group)]
+    rivals = [group for group in load.groups if not group.parent and load.places_in(group)]
     plain = all(
         part.kind == "hog" and part.group and not part.is_real_time and part.policy != "idle"
         for part in load.parts
@@ -62,7 +62,7 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
     if any(group.quota_ms or group.idle or group.cpus for group in load.groups):
         return
     cpus = load.parts[0].cpus
-    if any(sum(load.parts[p].count for p in _places(load, group)) < len(cpus) for group in rivals):
+    if any(sum(load.parts[p].count for p in load.places_in(group)) < len(cpus) for group in rivals):
         return  # it cannot use what is due to it
     used = _used(run, window)
     whole = sum(used.values())
@@ -70,7 +70,7 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
     worst, text = 1.0, "every group got its part"
     for group in rivals:
         due = group.weight / weights
-        got = sum(used.get(place, 0) for place in _places(load, group)) / max(1, whole)
+        got = sum(used.get(place, 0) for place in load.places_in(group)) / max(1, whole)
         value = due / max(got, due / 100)
         if value > worst:
             worst = value
@@ -88,7 +88,7 @@ def least_group_share(run: LoadRecording) -> float | None:
     The least of all groups (`calc_group_shares()`, kernel/sched/fair.c, 6.12).
     """
     load = run.load
-    rivals = [group for group in load.groups if not group.parent and _places(load, group)]
+    rivals = [group for group in load.groups if not group.parent and load.places_in(group)]
     hogs = all(part.kind == "hog" and not part.is_real_time for part in load.parts)
     if len(rivals) < 2 or not hogs or any(group.idle or group.quota_ms for group in load.groups):
         return None
@@ -97,17 +97,9 @@ def least_group_share(run: LoadRecording) -> float | None:
         return None
     window = max(windows, key=lambda window: window.length_ns)
     used = _used(run, window)
-    got = [sum(used.get(place, 0) for place in _places(load, group)) for group in rivals]
+    got = [sum(used.get(place, 0) for place in load.places_in(group)) for group in rivals]
     due = sum(group.weight for group in rivals) / max(1, sum(got))
     return min(1000.0 * ns * due / group.weight for ns, group in zip(got, rivals, strict=True))
-
-
-def _places(load: Load, group: Cgroup) -> list[int]:
-    """Return the parts of a group and of the groups below it."""
-    names = {group.name}
-    for other in load.groups:  # parents come first
-        names |= {other.name} if other.parent in names else set()
-    return [place for place, part in enumerate(load.parts) if part.group in names]
 
 
 def _wanted(load: Load, places: list[int]) -> int:
