@@ -147,7 +147,7 @@ class Hunter:
     def round(self, cases: Sequence[Case]) -> list[Near]:
         """Boot cases and confirm their findings; return the loads to vary.
 
-        What is rarely chance is confirmed at once, the clearest of the rest after all boots.
+        What is rarely chance is tried at once, the clearest of the rest after all boots.
         """
         near: list[Near] = []
         self.waiting = suspects = list[Suspect]()
@@ -158,8 +158,10 @@ class Hunter:
                 near += near_loads(case, result, self.aim.properties) if alone else []
                 of_case = self._take(case, result, other)
                 suspects += of_case
+                soon = at_once(of_case, everything=alone)
+                self.tried |= {(case.text, item.finding) for group in soon for item in group}
                 try:
-                    near += self._pursue_all(at_once(of_case, everything=alone))
+                    near += self._pursue_all(soon)
                 finally:
                     if not self.goes_on():  # the suspects of the rest are noted
                         suspects += [item for rest in booted for item in self._take(*rest)]

@@ -91,6 +91,8 @@ def test_invariants_and_whole_boots_come_first(case: Case) -> None:
     groups = at_once(items, everything=False)
     assert [[item.finding.load for item in group] for group in groups] == [[None], [1, 2]]
     assert len(at_once(items, everything=True)) == 3
+    doubtful, clear = suspect(case, quota(1.9, 3), 4.9), suspect(case, quota(1.9, 4), 5.1)
+    assert at_once([doubtful, clear], everything=False) == [[clear]], "far above the noise"
     many = [suspect(case, affinity(1.0, n), float(n)) for n in range(8)]
     ((first, *later),) = at_once(many, everything=False)
     assert first.finding.load == 7
