@@ -10,7 +10,7 @@ from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.campaign.task import Task
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded, decode_trace
-from numalab.capture.guest_time import keep_memory_tables
+from numalab.capture.joined_tables import keep_memory_tables
 from numalab.errors import CaptureIncomplete, LabError
 from numalab.results.kernel_log import report_names
 from numalab.results.manifest import Manifest, RecordingFacts

@@ -13,7 +13,7 @@ import polars as pl
 from numalab.analysis.findings import TaskMemory
 from numalab.analysis.measures.memory import sum_within, task_memory, with_locality
 from numalab.capture.decode import decode_trace
-from numalab.capture.guest_time import JoinedTables, keep_memory_tables, read_memory_tables
+from numalab.capture.joined_tables import JoinedTables, keep_memory_tables, read_memory_tables
 from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
 from numalab.files import left_by_guest
 from numalab.locality.address_names import AddressNames, ThreadNames

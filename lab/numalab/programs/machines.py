@@ -15,7 +15,7 @@ from numalab.analysis.measures.command import ELAPSED
 from numalab.campaign.boot import boot, boot_in, guest, run_folder
 from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.check import check_topology
-from numalab.capture.guest_time import keep_memory_tables
+from numalab.capture.joined_tables import keep_memory_tables
 from numalab.capture.spec import load_capture, render_events
 from numalab.errors import HostError, UserError, WorkloadFailed, shown
 from numalab.files import make_dir

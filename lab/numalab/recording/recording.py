@@ -8,7 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from numalab.capture.counters import CpuSchedstat, Times
-from numalab.capture.guest_time import JoinedTables
+from numalab.capture.joined_tables import JoinedTables
 from numalab.capture.samples import Samples
 from numalab.cpulist import Cpulists
 from numalab.files import bound_json, read_regular

@@ -24,7 +24,7 @@ from numalab.capture.counters import (
     parse_vmstat,
     perf_counts,
 )
-from numalab.capture.guest_time import read_memory_tables
+from numalab.capture.joined_tables import read_memory_tables
 from numalab.capture.samples import Samples, parse_added, parse_samples
 from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed, shown

@@ -16,7 +16,7 @@ from numalab.analysis.measures.memory import (
     sum_within,
     task_memory,
 )
-from numalab.capture.guest_time import JoinedTables
+from numalab.capture.joined_tables import JoinedTables
 from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, modelled
 from numalab.recording.recording import Recording
 from numalab.recording.window import Slices
@@ -132,7 +132,9 @@ def test_what_is_not_known_is_none_and_not_0(
     memory = {
         "model": None,
         "nodes": joined,
-        "times": JoinedTables(*(t.with_columns(never) for t in (joined.counts, joined.traffic))),
+        "times": JoinedTables(
+            joined.counts.with_columns(never), joined.traffic.with_columns(never)
+        ),
     }[lacks]
     run = a_run(trace, None if lacks == "nodes" else three_nodes, memory)
     assert set(values(run).values()) <= {None}

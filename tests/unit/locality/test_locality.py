@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from numalab.analysis.findings import TaskMemory
-from numalab.capture.guest_time import JoinedTables
+from numalab.capture.joined_tables import JoinedTables
 from numalab.capture.memory_places import PAGE
 from numalab.locality.count_places import RECORDER
 from numalab.locality.locality import BARRIERS, COMMAND, NodeAccesses, locality

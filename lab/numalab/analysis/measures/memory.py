@@ -17,7 +17,7 @@ from numalab.analysis.measures.family import (
     MeasureFamily,
     register_measures,
 )
-from numalab.capture.guest_time import JoinedTables
+from numalab.capture.joined_tables import JoinedTables
 from numalab.measure import (
     Direction,
     Measure,
