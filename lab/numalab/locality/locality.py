@@ -35,6 +35,10 @@ from numalab.topology.topology import Topology
 Marks = tuple[str, str]
 COMMAND: Marks = (BEGIN, END)  # what /usr/lib/numalab/marked writes
 BARRIERS: Marks = ("first barrier", "last barrier")  # no marks: where threads wait for each other
+_NO_END = (
+    "the end of the command is not in the recording (was it ended by --timeout or a signal?): the "
+    "end of the recording is taken for it"
+)
 EVENTS = ("sched:sched_switch",)  # names the threads, and joins the model's clock to the trace's
 
 
@@ -102,17 +106,23 @@ def locality(
     command: CommandMemory | None = None,
 ) -> Locality:
     """Count the accesses of a recording within two marks; nothing where a mark is missing."""
-    window = _window(marks(events), between, None if memory is None else memory.places)
+    written = marks(events)
+    if BEGIN in written["text"] and END not in written["text"]:
+        last = {"time_ns": [events["time_ns"].max()], "text": [END]}
+        written = pl.concat([written, pl.DataFrame(last, schema=written.schema)])
+        notes = (*notes, _NO_END)
+    window = _window(written, between, None if memory is None else memory.places)
     if isinstance(window, str) and between == BARRIERS:
         notes = (*notes, f"{window}: these are the accesses of the whole command")
-        window = _window(marks(events), COMMAND, None)
+        window = _window(written, COMMAND, None)
     if isinstance(window, str):
         return Locality(0.0, (), (), (*notes, window))
+    notes = (*notes, *_repeated(written, between, window))
+    if memory is None or memory.counts["start_ns"].null_count():
+        return Locality(0.0, (), (), notes)
     run = Recording(events, topology, memory=memory, part=window)
     tasks = _tasks_of_command(events)
     threads = tuple(task for task in task_memory(run) if task.pid in tasks)
-    if memory is None or memory.counts["start_ns"].null_count():
-        return Locality(window.length_ns / 1e6, threads, (), notes)
     names = ThreadNames(tasks, len(run.machine.nodes))
     places, more = _places(run.window, memory, command or CommandMemory(), names)
     nodes = tuple(_nodes(run, memory))
@@ -169,6 +179,14 @@ def _window(written: pl.DataFrame, between: Marks, places: pl.DataFrame | None) 
         marks_there = _written(written["text"].to_list())
         return f"nothing wrote the mark {last!r} after {first!r}; {marks_there}"
     return Window(start, int(ended[-1]))
+
+
+def _repeated(written: pl.DataFrame, between: Marks, window: Window) -> Iterator[str]:
+    """Yield a note if one window has several pairs of marks."""
+    first, last = between
+    begun = (pl.col("text") == first) & (pl.col("time_ns") < window.end_ns)
+    if (times := written.filter(begun).height) > 1:
+        yield f"{first!r} was written {times} times: counted is from the first to the last {last!r}"
 
 
 def _between_barriers(written: pl.DataFrame, places: pl.DataFrame | None) -> Window | str:

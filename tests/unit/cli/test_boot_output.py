@@ -9,13 +9,14 @@ import pytest
 
 from numalab.analysis.findings import TaskMemory
 from numalab.campaign.boot import Booted
-from numalab.cli.guest.boot import command, printed_if_lost, show_booted
-from numalab.errors import GuestLost, UserError
+from numalab.cli.guest.boot import command, printed_if_lost, put_page, show_booted
+from numalab.errors import GuestLost, UserError, WorkloadFailed
 from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
 from numalab.locality.locality import Locality, NodeAccesses
 from numalab.qemu.collect import Collected
+from numalab.topology.topology import Topology
 
 
 def booted(*remarks: Remark) -> Booted:
@@ -78,6 +79,23 @@ def test_json_has_the_accesses(capfd: pytest.CaptureFixture[str]) -> None:
     assert accesses["window_ms"] == 12.5
     assert accesses["threads"][0]["lines"] == [40.0, 60.0]
     assert accesses["nodes"][0]["stalled_ms"] == 8.5
+
+
+def test_without_accesses_there_is_no_page(
+    tmp_path: Path, three_nodes: Topology, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    nothing = replace(booted(), locality=Locality(0.0, (), (), ("not joined",)))
+    with pytest.raises(WorkloadFailed, match=r"no accesses were counted$"):
+        put_page(None, ["prog"], three_nodes, nothing)
+    with pytest.raises(WorkloadFailed, match=r"no accesses were counted; .*page.html is not wr"):
+        put_page(page, ["prog"], three_nodes, nothing)
+    failed = replace(nothing, outcome=replace(nothing.outcome, status=3))
+    put_page(page, ["prog"], three_nodes, failed)
+    assert "page.html is not written" in capfd.readouterr().err
+    assert not page.exists()
+    put_page(page, ["prog"], three_nodes, replace(booted(), locality=FOUND))
+    assert page.exists()
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -122,6 +122,30 @@ def test_a_missing_mark_is_named(
     assert list(locality_lines(accesses)) == [f"numalab: {note}"]
 
 
+def test_a_command_that_was_ended_counts_to_the_end_of_the_recording(
+    events: pl.DataFrame, three_nodes: Topology
+) -> None:
+    tables = JoinedTables(pl.DataFrame(ROWS), EMPTY)
+    ended = events.filter(pl.col("time_ns") < 130 * MS)
+    accesses = locality(ended, three_nodes, tables)
+    assert accesses.window_ms == 20
+    assert accesses.threads[0].lines == (1020.0, 30.0, 10.0)
+    (note,) = accesses.notes
+    assert note.startswith("the end of the command is not in the recording (was it ended by --tim")
+    note, reason = locality(ended, three_nodes, tables, ("work", "end")).notes
+    assert reason == "nothing wrote the mark 'end' after 'work'; written were 'work', 'done'"
+
+
+def test_repeated_marks_make_one_window_and_a_note(trace: Trace, three_nodes: Topology) -> None:
+    events = trace.table(
+        trace.switch(100 * MS, 1, "idle", "first:7"),
+        *(trace.mark((100 + at) * MS, text) for at, text in enumerate(("a", "b", "a", "b", "a"))),
+    )
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(ROWS), EMPTY), ("a", "b"))
+    assert accesses.window_ms == 3
+    assert accesses.notes == ("'a' was written 2 times: counted is from the first to the last 'b'",)
+
+
 def test_without_a_barrier_the_whole_command_counts(
     events: pl.DataFrame, three_nodes: Topology
 ) -> None:
@@ -141,3 +165,4 @@ def test_counts_on_no_clock_give_the_note_of_the_join(
     unjoined = pl.DataFrame(ROWS).with_columns(start_ns=pl.lit(None, pl.Int64))
     accesses = locality(events, three_nodes, JoinedTables(unjoined, EMPTY), notes=("not joined",))
     assert list(locality_lines(accesses)) == ["numalab: not joined"]
+    assert (accesses.window_ms, accesses.threads) == (0.0, ())

@@ -26,6 +26,7 @@ from numalab.run_dir import RunDir
 from numalab.study.machine_table import INSTRUCTION_NS, SLOW_MOTION
 from numalab.topology.load import load_topology
 from numalab.topology.memory.timing import in_slow_motion
+from numalab.topology.topology import Topology
 from numalab.workload.host_program import (
     MOST_BYTES,
     Surroundings,
@@ -190,16 +191,28 @@ def command(
             on_beat=lambda beat: tell(f"{beat.phase}, {beat.uptime:.1f} s of guest time", None),
         )  # fmt: skip
     show_booted(booted, as_json)
-    if page is not None and booted.locality is not None and not booted.locality.window_ms:
-        reason = f"not written: {'; '.join(booted.locality.notes) or 'the window is empty'}"
-        raise WorkloadFailed(f"{page}: {reason}")
-    if page is not None and booted.locality is not None:
+    if why := explain_status(words, around, booted.outcome.status):
+        say(f"numalab: {why}")
+    if booted.locality is not None:
+        put_page(page, words, model, booted)
+    raise typer.Exit(booted.outcome.status)
+
+
+def put_page(page: Path | None, words: list[str], model: Topology, booted: Booted) -> None:
+    """Write the page of the accesses, if one is wanted.
+
+    Without any, the reasons were printed: raises WorkloadFailed, unless the command failed, too.
+    """
+    if booted.locality is None or not booted.locality.window_ms:
+        message = "--locality: no accesses were counted"
+        message += f"; {page} is not written" if page is not None else ""
+        if not booted.outcome.status:
+            raise WorkloadFailed(message)
+        say(f"numalab: {message}")
+    elif page is not None:
         from numalab.report.page.locality import render_locality  # noqa: PLC0415 - rarely used
 
         write_text(page, render_locality(words, model, booted.locality))
-    if why := explain_status(words, around, booted.outcome.status):
-        say(f"numalab: {why}")
-    raise typer.Exit(booted.outcome.status)
 
 
 @contextmanager
