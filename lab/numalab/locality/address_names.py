@@ -17,6 +17,12 @@ PAGE, LINE = 4096, 64
 FILES = "/job/files/"  # where the files that a command takes along lie in the guest
 _LONGEST = 80
 _STACK = 8 << 20  # of a thread: RLIMIT_STACK, pthread_create(3)
+_LARGEST_GUARD = 1 << 20  # below it: 4 KiB, unless pthread_attr_setguardsize(3) made it larger
+# Heaps of threads have this size and begin at its multiples (HEAP_MAX_SIZE in glibc's
+# malloc/arena.c, and Go's); what is not in use yet is mapped without access.
+_ARENA = 64 << 20
+_NO_ACCESS = "---"
+_NAMELESS = ("/memfd:", "/dev/shm/")  # memfd_create(2), shm_open(3): often without a name in files
 _MOST_NAMES = 3  # of variables that share a page
 
 
@@ -142,11 +148,18 @@ class AddressNames:
         return _plus(name.name, address - name.start)
 
     def _mapping(self, process: ProcessMaps, address: int) -> tuple[Snapshot, MappedRange] | None:
+        """Return the mapping of an address in the nearest snapshot, of those where it could be
+        accessed if there are any."""
+        closed = None
         for snapshot in process.nearest_first(self.time_ns):
             place = snapshot.place_of(address)
-            if place is not None:
-                return snapshot, snapshot.mappings[place]
-        return None
+            if place is None:
+                continue
+            mapping = snapshot.mappings[place]
+            if not mapping.access.startswith(_NO_ACCESS):
+                return snapshot, mapping
+            closed = closed or (snapshot, mapping)
+        return closed
 
     def _file_at(self, process: ProcessMaps, snapshot: Snapshot, address: int) -> _Loaded | None:
         key = process.tgid, snapshot.time_ns
@@ -180,9 +193,11 @@ class AddressNames:
 
 def _of_mapping(snapshot: Snapshot, mapping: MappedRange, address: int) -> AddressName:
     path, start, end = mapping.path, mapping.start, mapping.end
-    size = f"{(end - start) >> 10} KiB"
     if path.startswith(("/dev/zero", "/SYSV")):  # shmem_zero_setup() in mm/shmem.c, shmget(2)
-        return AddressName(f"shared memory, {size}", "", start, end)
+        return AddressName(f"shared memory, {(end - start) >> 10} KiB", "", start, end)
+    if path.startswith(_NAMELESS):
+        base = _base(path.removesuffix(" (deleted)"))
+        return AddressName(base, base, start, end)
     if path.startswith("/"):
         base = _base(path)
         return AddressName(
@@ -190,15 +205,48 @@ def _of_mapping(snapshot: Snapshot, mapping: MappedRange, address: int) -> Addre
         )
     if path:
         return AddressName(_short(path), "", start, end)
-    place = snapshot.place_of(start)
-    before = snapshot.mappings[place - 1] if place else None
-    if before is None or before.end != start or not before.access.startswith("---"):
-        return AddressName(f"anonymous, {size}", "", start, end)
+    return _of_anonymous(snapshot, mapping, address)
+
+
+def _of_anonymous(snapshot: Snapshot, mapping: MappedRange, address: int) -> AddressName:
+    start, end = mapping.start, mapping.end
+    arena = address - address % _ARENA
+    if _is_arena(snapshot, arena):
+        return AddressName("heap arena", "", arena, arena + _ARENA)
+    if not _has_guard(snapshot, start):
+        return AddressName(f"anonymous, {(end - start) >> 10} KiB", "", start, end)
     # Linux joins a thread's stack to what was mapped before it, at the addresses above.
     top = min(end, start + _STACK)
     if address < top:
         return AddressName(f"thread stack, {(top - start) >> 10} KiB", "", start, top)
     return AddressName(f"anonymous, {(end - top) >> 10} KiB", "", top, end)
+
+
+def _is_arena(snapshot: Snapshot, start: int) -> bool:
+    """Whether an arena begins here: memory in use, and the rest without access."""
+    places = snapshot.place_of(start), snapshot.place_of(start + _ARENA - 1)
+    if places[0] is None or places[1] != places[0] + 1:
+        return False
+    used, rest = (snapshot.mappings[place] for place in (places[0], places[0] + 1))
+    return (
+        (used.path, rest.path) == ("", "")
+        and used.start % _ARENA == rest.end % _ARENA == 0
+        and used.end == rest.start
+        and rest.access.startswith(_NO_ACCESS)
+        and not used.access.startswith(_NO_ACCESS)
+    )
+
+
+def _has_guard(snapshot: Snapshot, start: int) -> bool:
+    """Whether the guard of a thread's stack ends here, and not the rest of an arena."""
+    place = snapshot.place_of(start - 1)
+    guard = None if place is None else snapshot.mappings[place]
+    return (
+        guard is not None
+        and guard.access.startswith(_NO_ACCESS)
+        and guard.end - guard.start < _LARGEST_GUARD
+        and not _is_arena(snapshot, start - _ARENA)
+    )
 
 
 def _lines_touched(symbol: ElfSymbol, page: int, lines: int) -> int:

@@ -234,6 +234,57 @@ def test_memory_without_a_variable_has_its_mapping(names: AddressNames, elf: Elf
     assert names.of_word(process, STACK + (8 << 20) + 8) == "anonymous, 2048 KiB+8"
 
 
+ARENA = 64 << 20
+
+
+def test_an_arena_is_no_stack(names: AddressNames) -> None:
+    first, second, third = (0x7F40_0000_0000 + ARENA * place for place in range(3))
+    mappings = (
+        Mapping(first, first + (1 << 20), "rw-p", 0, ""),
+        Mapping(first + (1 << 20), second, "---p", 0, ""),
+        Mapping(second, third - 4096, "rw-p", 0, ""),
+        Mapping(third - 4096, third, "---p", 0, ""),
+        Mapping(third, third + ARENA, "rw-p", 0, ""),
+    )
+    process = ProcessMaps(20, {20}, [Snapshot(5, mappings)])
+    for address, start in ((first + 4096, first), (second - 1, first), (third - 1, second)):
+        name = names.of_page(process, address, 1)
+        assert (name.name, name.start, name.end) == ("heap arena", start, start + ARENA)
+    assert names.of_page(process, third, 1).name == "anonymous, 65536 KiB", "full, or another's"
+
+
+def test_memory_has_the_name_of_when_it_could_be_accessed(names: AddressNames) -> None:
+    start = 0x7F40_0000_0000
+    snapshots = [
+        Snapshot(
+            time,
+            (
+                Mapping(start, start + used, "rw-p", 0, ""),
+                Mapping(start + used, start + size, "---p", 0, ""),
+            ),
+        )
+        for time, used, size in ((5, 8192, ARENA), (200, 1 << 20, ARENA), (300, 1 << 16, 1 << 17))
+    ]
+    grows, other = (ProcessMaps(20, {20}, shots) for shots in (snapshots[:2], snapshots[::2]))
+    of_arena = {names.of_page(grows, start + at, 1) for at in (0, 8192, 1 << 16, 1 << 21)}
+    assert [name.name for name in of_arena] == ["heap arena"]
+    assert names.of_page(other, start + 8192, 1).name == "anonymous, 64 KiB"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/memfd:my shared (deleted)", "memfd:my shared"),
+        ("/dev/shm/sem.a", "sem.a"),
+        ("/dev/shm/ring (deleted)", "ring"),
+        ("/tmp/input.dat (deleted)", "data of input.dat (deleted)"),
+    ],
+)
+def test_shared_memory_has_its_name(names: AddressNames, path: str, name: str) -> None:
+    mapped = Snapshot(5, (Mapping(DATA, DATA + 4096, "rw-s", 0, path),))
+    assert names.of_page(ProcessMaps(20, {20}, [mapped]), DATA, 1).name == name
+
+
 def test_a_thread_that_was_never_seen_is_of_the_only_process(names: AddressNames) -> None:
     process = names.process_of(99, HEAP)
     assert process is not None and process.tgid == 20
