@@ -31,6 +31,7 @@ from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
+from numalab.workload.starters import MARKED_TASK
 
 Marks = tuple[str, str]
 COMMAND: Marks = (BEGIN, END)  # what /usr/lib/numalab/marked writes
@@ -82,7 +83,8 @@ def read_locality(
 ) -> Locality:
     """Decode the recording of a guest of mode timed, and count within the two marks.
 
-    The window is from the first of the one to the last of the other. `files` are those that the
+    The window is from the first of the one to the last of the other, or for a command that was
+    ended, to the end of the recording. `files` are those that the
     command took along; their variables name the regions. Raises UserError for an unreadable
     recording and HostError for damaged counts.
     """
@@ -140,7 +142,10 @@ def _tasks_of_command(events: pl.DataFrame) -> dict[int, str]:
     return {
         pid: name
         for pid, name in names.items()
-        if pid > recorder and pid not in writers and not name.startswith("kworker/")
+        if pid > recorder
+        and pid not in writers
+        and name != MARKED_TASK
+        and not name.startswith("kworker/")
     }
 
 

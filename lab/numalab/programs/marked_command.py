@@ -1,16 +1,14 @@
 """The tasks of a command that `marked` runs between its markers, and how long it took."""
 
 from dataclasses import dataclass
-from pathlib import PurePath
 
 import polars as pl
 
 from numalab.recording.window import BEGIN, marks
-from numalab.workload.starters import MARKED
+from numalab.workload.starters import MARKED_TASK
 
 _FORK, _EXIT, _SWITCH = "sched_process_fork", "sched_process_exit", "sched_switch"
 _NEEDED = {"buf", "parent_pid", "child_pid", "event_pid", "prev_pid", "prev_comm"}
-_BEFORE_EXEC = PurePath(MARKED).name  # a task's name from fork to exec
 
 
 @dataclass(frozen=True)
@@ -49,5 +47,5 @@ def marked_command(events: pl.DataFrame) -> MarkedCommand | None:
         if parent in members:
             members.add(child)
     ran = events.filter((pl.col("event") == _SWITCH) & pl.col("prev_pid").is_in(list(members)))
-    names = set(ran["prev_comm"].drop_nulls().to_list()) - {_BEFORE_EXEC}
+    names = set(ran["prev_comm"].drop_nulls().to_list()) - {MARKED_TASK}
     return MarkedCommand(tuple(sorted(names)), (int(gone[0]) - start_ns) / 1e9)

@@ -80,6 +80,7 @@ def test_the_whole_command_has_its_initialisation(
 
 def test_what_runs_beside_the_command_is_not_of_it(trace: Trace, three_nodes: Topology) -> None:
     tasks = {1: "init", 4: RECORDER, 5: "marked", 6: RECORDER, 7: "prog", 8: "kworker/0"}
+    tasks[9] = "marked"  # behind timeout(1), which --timeout puts before it
     events = trace.table(
         trace.mark(100 * MS, COMMAND[0]),
         *(
