@@ -31,6 +31,52 @@ def test_misplaced_memory_and_false_sharing_have_their_variables(tmp_path: Path,
     assert 0 < waited["misplaced"] < locality.window_ms
 
 
+SWITCHING = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int there[2], back[2];
+static void *answer(void *none)
+{
+	char *heap = memset(malloc(100000), 1, 100000), byte;
+
+	while (read(there[0], &byte, 1) == 1 && byte)
+		write(back[1], heap + byte, 1);
+	return none;
+}
+int main(void)
+{
+	pthread_t thread;
+	char byte = 1;
+
+	if (pipe(there) || pipe(back) || pthread_create(&thread, NULL, answer, NULL))
+		return 1;
+	for (int left = 2000; left--; read(back[0], &byte, 1))
+		write(there[1], &byte, 1);
+	write(there[1], "", 1);
+	return pthread_join(thread, NULL);
+}
+"""
+
+
+def test_threads_that_switch_densely_have_their_accesses_and_heaps(tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text(SWITCHING)
+    run(["gcc", "-pthread", "-o", tmp_path / "program", tmp_path / "program.c"])
+    ring = machine("ring-4", mode="timed")
+    locality = ring.locality(["taskset", "-c", "0", tmp_path / "program"])
+    assert locality.notes == ()
+    assert {thread.name for thread in locality.threads} == {"program"}
+    names = [region.name for region in locality.places.regions]
+    assert "heap arena" in names
+
+
+def test_a_command_is_none_of_the_shell() -> None:
+    locality = machine("ring-2", mode="timed").locality(["echo", "--version"])
+    assert [thread.name for thread in locality.threads] == ["echo"]
+
+
 MOVED = """
 summary = "the first node has no memory, the second no CPUs: kernel, file and QEMU number apart"
 nodes = 3
