@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from numalab.reach.model import LineReach, LineState, PatchReach
-from numalab.reach.text import branch_text
+from numalab.reach.text import branch_text, per_run
 from numalab.units import counted
 
 Tone = Literal["reached", "missed", "silent"]
@@ -16,7 +16,7 @@ _TAB = 8
 
 @dataclass(frozen=True)
 class PatchRow:
-    """A line of a patch: its sign, its numbers, its count in words and the details."""
+    """A line of a patch: its sign, its numbers, its executions a run in words, the details."""
 
     sign: Literal["+", "-", " "]
     number: int
@@ -51,6 +51,7 @@ def annotated_files(reach: PatchReach) -> tuple[PatchFile, ...]:
                 _rows(
                     [line for line in old if line.file == name],
                     [line for line in new if line.file == name],
+                    reach,
                 )
             ),
         )
@@ -58,21 +59,23 @@ def annotated_files(reach: PatchReach) -> tuple[PatchFile, ...]:
     )
 
 
-def _rows(old: Sequence[LineReach], new: Sequence[LineReach]) -> Iterator[PatchRow]:
+def _rows(
+    old: Sequence[LineReach], new: Sequence[LineReach], reach: PatchReach
+) -> Iterator[PatchRow]:
     """Merge removed lines with those of the patched file by their places in it."""
     removed, shift, last = list(old), 0, 0
     for line in new:
         while removed and removed[0].number + shift <= line.number:
             row, shift, last = removed.pop(0), shift - 1, line.number
-            yield _row(row, begins=False)
-        yield _row(line, begins=bool(last) and line.number > last + 1)
+            yield _row(row, reach.runs_of(row), begins=False)
+        yield _row(line, reach.runs_of(line), begins=bool(last) and line.number > last + 1)
         shift += line.kind == "added"
         last = line.number
     for line in removed:
-        yield _row(line, begins=False)
+        yield _row(line, reach.runs_of(line), begins=False)
 
 
-def _row(line: LineReach, *, begins: bool) -> PatchRow:
+def _row(line: LineReach, runs: int, *, begins: bool) -> PatchRow:
     tones: dict[LineState, Tone] = {
         LineState.REACHED: "reached",
         LineState.NOT_REACHED: "missed",
@@ -83,13 +86,13 @@ def _row(line: LineReach, *, begins: bool) -> PatchRow:
         details.append(f"first after {line.first_s:.2f} s")
     if line.cpus:
         details.append(f"{len(line.cpus)} CPU{'s' * (len(line.cpus) > 1)}")
-    details += [branch_text(branch) for branch in line.executed_branches[:_MOST_BRANCHES]]
+    details += [branch_text(branch, runs) for branch in line.executed_branches[:_MOST_BRANCHES]]
     if line.loads:
         details.append(f"by {_load_names(line.loads)}")
     return PatchRow(
         sign=line.sign,
         number=line.number,
-        count=f"{line.executions:,}" if line.executions else _silence(line),
+        count=per_run(line.executions, runs) if line.executions else _silence(line),
         details="; ".join(details),
         text=line.text.expandtabs(_TAB),
         tone=tones.get(line.state, "silent"),

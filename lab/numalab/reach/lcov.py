@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from math import ceil
 
 from numalab.reach.model import PatchReach, RunReach
 
 
 def render_lcov(reach: PatchReach) -> str:
-    """Return the lines and branches of both kernels, each kernel a test of its own."""
+    """Return the lines and branches of both kernels, each kernel a test of its own.
+
+    A count is that of a mean run, rounded up: numbers of runs differ, and tracefiles have none.
+    """
     sides = [side for side in (reach.baseline, reach.patched) if side is not None]
     return "".join(f"{line}\n" for side in sides for line in _records(side))
 
@@ -24,11 +28,12 @@ def _records(side: RunReach) -> Iterator[str]:
             for number, branch in enumerate(line.branches):
                 ways = (branch.taken, branch.not_taken)
                 for way, count in enumerate(ways):
-                    yield f"BRDA:{line.number},{number},{way},{count if any(ways) else '-'}"
+                    mean = ceil(count / side.runs) if any(ways) else "-"
+                    yield f"BRDA:{line.number},{number},{way},{mean}"
                     ways_known, ways_taken = ways_known + 1, ways_taken + bool(count)
         yield f"BRF:{ways_known}"
         yield f"BRH:{ways_taken}"
-        yield from (f"DA:{line.number},{line.executions}" for line in executable)
+        yield from (f"DA:{line.number},{ceil(line.executions / side.runs)}" for line in executable)
         yield f"LF:{len(executable)}"
         yield f"LH:{sum(1 for line in executable if line.executions)}"
         yield "end_of_record"

@@ -144,6 +144,11 @@ class PatchReach(_Record):
         lines = (line for side in sides for line in side.lines)
         return tuple(line for line in lines if line.kind == "context" and line.executable)
 
+    def runs_of(self, line: LineReach) -> int:
+        """Return how many runs counted a line: those of the kernel that has it."""
+        side = (None if line.kind == "removed" else self.patched) or self.baseline
+        return side.runs if side is not None else 1
+
     @property
     def not_reached(self) -> tuple[LineReach, ...]:
         """The changed lines with code that no run executed."""

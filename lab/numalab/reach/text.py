@@ -7,18 +7,20 @@ from numalab.cpulist import format_cpulist
 from numalab.reach.model import (
     BranchReach,
     CodeChange,
+    FunctionReach,
     LineReach,
     LineState,
     PatchReach,
     Reached,
     RunReach,
 )
-from numalab.units import counted
+from numalab.units import counted, runs_of
 
 _WIDTH = 56  # of a source line
 _MOST = 40  # rows of one file
 _MOST_BRANCHES = 3  # of a line
 _TAB = 4
+_WHOLE = 100  # a mean above it has no decimals
 
 
 def verdict_text(reach: PatchReach) -> str:
@@ -71,22 +73,22 @@ def _side_lines(side: RunReach) -> Iterator[str]:
     shown = changed if any(line.executable for line in changed) else side.lines
     rows = [line for line in shown if line.state is not LineState.NO_CODE]
     since = "the boot" if side.since == "boot" else "the command's start"
-    runs = f"{side.runs} run{'s' * (side.runs > 1)}"
     if rows:
         yield ""
-        yield f"{side.kernel} ({side.side}), {runs}, counted from {since}"
+        yield f"{side.kernel} ({side.side}), {runs_of(side.runs)}, counted from {since}"
     for file, lines in groupby(rows, key=lambda line: line.file):
         group = list(lines)
         yield f"  {file}"
-        yield f"  {'line':>6} {'executions':>12} {'CPUs':<10} {'first':>8}  source"
-        yield from map(_row, group[:_MOST])
+        yield f"  {'line':>6} {'times a run':>12} {'CPUs':<10} {'first':>8}  source"
+        yield from (_row(line, side.runs) for line in group[:_MOST])
         if len(group) > _MOST:
             yield f"  {len(group) - _MOST} more lines"
     silent = [line for line in changed if line.state is LineState.NO_CODE]
     if silent and rows:
         yield f"  without code: {_numbers(line.number for line in silent)}"
     for function in side.functions:
-        count = f"{function.executions:,} executions" if function.executions else "not reached"
+        ran = function_text(function, side.runs)
+        count = f"{ran} times a run" if function.executions else ran
         yield f"  {function.name}() differs, without a changed line that has code: {count}"
     yield from (f"  {note}" for note in side.notes)
 
@@ -95,21 +97,35 @@ def _numbers(numbers: Iterable[int]) -> str:
     return format_cpulist(sorted(numbers))
 
 
-def _row(line: LineReach) -> str:
-    count = f"{line.executions:,}" if line.executions else str(line.state)
+def _row(line: LineReach, runs: int) -> str:
+    count = per_run(line.executions, runs) if line.executions else str(line.state)
     first = "" if line.first_s is None else f"{line.first_s:.2f} s"
     text = f"{line.sign}{line.text.expandtabs(_TAB)}"[:_WIDTH].rstrip()
     row = f"  {line.number:>6} {count:>12} {format_cpulist(line.cpus):<10} {first:>8}  {text}"
     if line.reason and line.state in (LineState.COMPILED_OUT, LineState.UNKNOWN):
         row += f"  ({line.reason})"
-    ways = [branch_text(branch) for branch in line.executed_branches[:_MOST_BRANCHES]]
+    ways = [branch_text(branch, runs) for branch in line.executed_branches[:_MOST_BRANCHES]]
     return row.rstrip() + "".join(f"\n{'':41}  {way}" for way in ways)
 
 
-def branch_text(branch: BranchReach) -> str:
-    """Return how often each way of a branch was taken."""
+def per_run(count: int, runs: int) -> str:
+    """Write the executions of a mean run; kernels are compared by them, whose runs differ."""
+    mean = count / runs
+    return f"{mean:,.0f}" if mean >= _WHOLE else f"{mean:.3g}"
+
+
+def function_text(function: FunctionReach, runs: int) -> str:
+    """Write how often a function was entered in a mean run."""
+    return per_run(function.executions, runs) if function.executions else "not reached"
+
+
+def branch_text(branch: BranchReach, runs: int) -> str:
+    """Return how often each way of a branch was taken in a mean run."""
     ways = ((branch.taken, branch.taken_line), (branch.not_taken, branch.not_taken_line))
-    words = [f"{count:,} to {f'line {line}' if line else 'elsewhere'}" for count, line in ways]
+    words = [
+        f"{per_run(count, runs)} to {f'line {line}' if line else 'elsewhere'}"
+        for count, line in ways
+    ]
     return f"{'static branch' if branch.is_static else 'branch'}: {', '.join(words)}"
 
 

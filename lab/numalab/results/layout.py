@@ -33,13 +33,13 @@ class Results:
     verdict = FileIn("verdict.txt")
     """The verdict of `numalab patch`, which reports show first."""
     reach_page = FileIn("reach.html")
-    """The patch with the executions of each line."""
+    """The patch with the executions of each line in a mean run."""
     reach = FileIn("reach.json")
     """The executions of changed lines, JSON."""
     hunt_reach = FileIn("hunt-reach.json")
     """The executions of changed lines in the hunt of `numalab patch`, JSON."""
     reach_lcov = FileIn("reach.info")
-    """The executions of changed lines for lcov."""
+    """The executions of changed lines in a mean run, rounded up, for lcov."""
     document = FileIn("report.json")
     """The report for programs."""
     picture = FileIn("picture.png")

@@ -12,6 +12,7 @@ from numalab.reach.model import (
     RunReach,
     Side,
 )
+from numalab.reach.text import reach_lines
 from numalab.report.page.reach import render_reach
 
 
@@ -82,3 +83,27 @@ def test_lcov_has_a_record_for_each_kernel() -> None:
         "BRDA:10,0,1,0\nBRDA:39,0,0,3\nBRDA:39,0,1,0\nBRF:6\nBRH:3\n"
         "DA:9,7\nDA:10,5\nDA:39,2\nLF:3\nLH:3\nend_of_record\n"
     )
+
+
+def several(reach: RunReach | None, runs: int) -> RunReach:
+    assert reach is not None
+    return reach.model_copy(update={"runs": runs})
+
+
+def test_kernels_with_other_numbers_of_runs_are_compared_by_a_mean_run() -> None:
+    """7 executions in 8 runs and 5 in 2 are 0.875 and 2.5 a run."""
+    both = {"baseline": several(REACH.baseline, 8), "patched": several(REACH.patched, 2)}
+    reach = REACH.model_copy(update=both)
+    (file,) = annotated_files(reach)
+    assert [row.count for row in file.rows if row.tone == "reached"] == ["3.5", "0.875", "2.5", "1"]
+    assert "branch: 0.375 to line 9, 0 to line 2" in [row.details for row in file.rows]
+    page = render_reach(reach)
+    assert "executions a run</th>" in page
+    assert "means of 8 runs of baseline (baseline) and of 2 runs of patched (patched)." in page
+    text = "\n".join(reach_lines(reach))
+    assert [line.split() for line in text.splitlines() if "times a run" in line] == [
+        ["line", "times", "a", "run", "CPUs", "first", "source"]
+    ] * 2
+    assert ["10", "0.875"] in [line.split()[:2] for line in text.splitlines()]
+    assert "DA:10,1\nDA:11,0" in render_lcov(reach)
+    assert "DA:9,4\nDA:10,3\nDA:39,1" in render_lcov(reach)
