@@ -24,6 +24,7 @@ from numalab.hunt.posting.mail import MOST_LINES, WIDTH, Report, describe_load, 
 from numalab.hunt.posting.program import MOST_LINES as MOST_CODE_LINES
 from numalab.hunt.posting.program import PROGRAM, describe_machine, render_program, unsupported
 from numalab.hunt.posting.script import SCRIPT, Statement, render_script
+from numalab.report.formats.markdown import escaped
 
 GOLDEN = Path(__file__).parent / "golden"
 MACHINE = (
@@ -430,7 +431,7 @@ def test_a_panic_says_where_it_is() -> None:
     finding = Finding("guest-lost", None, 1.0, 0.0, "the guest's kernel panicked")
     posted = Posted((panics, read_output("good", 1, "load 0 process 0")), 1, 0.0, None)
     table = render_affected(finding, posted, "why")
-    assert "| bad | Kernel BUG at sched_init_smp+0xee/0x100 [verbose" in table
+    assert r"| bad | Kernel BUG at sched\_init\_smp+0xee/0x100 \[verbose" in table
     assert "| good | load 0 process 0 |" in table
 
 
@@ -438,6 +439,17 @@ def test_the_last_lines_of_a_console_are_kept() -> None:
     assert read_output("k", 1, "x\n" * 5000 + "y").console[-1] == "y"
     assert len(read_output("k", 1, "x\n" * 5000 + PANIC + "x\n" * 5000).console) == 200
     assert crash_lines(["all is well"]) == []
+
+
+@pytest.mark.parametrize("reason", ["", "why"])
+def test_no_markup_of_a_guest_takes_effect(reason: str) -> None:
+    text = '<img src="http://x/y.png"> [a](http://x) | `b`'
+    attempt = Attempt("k", 1, (text,), reason=text)
+    finding = Finding("ping-pong", 0, 1.0, 0.0, text)
+    table = render_affected(finding, Posted((attempt,), 1, 0.0, None), reason)
+    assert "<" not in table.replace("\\<", "")
+    assert "[" not in table.replace("\\[", "")
+    assert table.splitlines()[-1].replace("\\|", "").count("|") == (4 if not reason else 3)
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -458,7 +470,7 @@ def test_an_account_is_shown_with_its_figures() -> None:
     posted = Posted((Attempt("k", 1, rows),), 1, 0.0, None)
     case = case_of(LOADS["hogs"])
     text = render_affected(finding, posted, unsupported(case, "account"))
-    assert f"| k | {rows[0]} |" in text
+    assert f"| k | {escaped(rows[0])} |" in text
     assert "No figure in /proc" not in text
     report = Report(case, "account", "it was", "", [Attempt("k", 1, rows)], short=False)
     assert "and the kernel's account" in " ".join(render_mail(report).split())
@@ -472,7 +484,7 @@ def test_the_accounts_of_groups_are_shown_for_findings_about_these() -> None:
     for prop in ("group-account", "group-load"):
         finding = Finding(prop, 0, 90.0, 40.0, "it differs")
         text = render_affected(finding, posted, unsupported(case_of(LOADS["hogs"]), prop))
-        assert f"| k | {rows[1]}; {rows[2]} |" in text
+        assert f"| k | {escaped(rows[1])}; {escaped(rows[2])} |" in text
 
 
 def test_a_mail_says_which_cpus_share_a_core_and_who_wakes_whom() -> None:

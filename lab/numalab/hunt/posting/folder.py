@@ -23,6 +23,7 @@ from numalab.hunt.posting.script import IN_LOG, SCRIPT, Statement, render_script
 from numalab.kernel.kernel_build import built_kernel
 from numalab.kernel.kernel_specs import list_kernels
 from numalab.places import cache_dir
+from numalab.report.formats.markdown import escaped
 from numalab.run_dir import RunDir
 from numalab.scratch import scratch_folder
 from numalab.workload.workload import load_workload
@@ -197,8 +198,12 @@ def _trace(shown: Shown, bench: HuntBench) -> str:
 
 
 def render_affected(finding: Finding, posted: Posted, reason: str) -> str:
-    """Return which kernels show the finding with the folder's reproducer, in Markdown."""
-    observed = textwrap.wrap(f"With numalab: {printable(finding.text)}.", _WIDTH)
+    """Return which kernels show the finding with the folder's reproducer, in Markdown.
+
+    Texts of a guest are escaped.
+    """
+    said = f"With numalab: {escaped(printable(finding.text))}."
+    observed = textwrap.wrap(said, _WIDTH, break_long_words=False)
     lines = [f"# {finding.prop}", "", *observed, ""]
     figure = FIGURES.get(finding.prop)
     if reason or figure is None:
@@ -207,8 +212,8 @@ def render_affected(finding: Finding, posted: Posted, reason: str) -> str:
             "| kernel | what it printed |", "|---|---|",
         ]  # fmt: skip
         for attempt in posted.attempts:
-            said = _said(finding.prop, attempt).replace("|", "/")
-            lines.append(f"| {attempt.kernel} | {said} |")
+            said = escaped(_said(finding.prop, attempt))
+            lines.append(f"| {escaped(attempt.kernel)} | {said} |")
         return "\n".join(lines) + "\n"
     verdict = "**the reproducer does not show it clearly**; the case file does."
     if posted.reproduced:
@@ -220,11 +225,11 @@ def render_affected(finding: Finding, posted: Posted, reason: str) -> str:
         "| kernel | figure | shows it |", "|---|---|---|",
     ]  # fmt: skip
     for attempt in posted.attempts:
-        answer = {True: "yes", False: "no", None: f"not judged: {attempt.reason}"}[
+        answer = {True: "yes", False: "no", None: f"not judged: {escaped(attempt.reason)}"}[
             attempt.reproduced
         ]
         value = "" if attempt.figure is None else f"{attempt.figure:.2f}"
-        lines.append(f"| {attempt.kernel} | {value} | {answer} |")
+        lines.append(f"| {escaped(attempt.kernel)} | {value} | {answer} |")
     return "\n".join(lines) + "\n"
 
 
