@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from numalab.errors import LabError
 from numalab.hunt.boot_case import HuntBench
@@ -36,6 +37,11 @@ class FoundCase:
     tasks: int
     before: tuple[float, ...]
     after: tuple[float, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it."""
+        return f"numalab run {quote(str(self.file))}"
 
 
 @dataclass(frozen=True)

@@ -132,4 +132,4 @@ def _case(case: FoundCase) -> list[str]:
     before, after = (sum(side) / len(side) for side in (case.before, case.after))
     text = f"The smallest case that I found ({size}): {case.sentence}."
     means = f"{case.prop}: {figure(before)} before, {figure(after)} after (more is worse)."
-    return [*_wrapped(text), *_wrapped(means), "", f"  $ numalab run {case.file}"]
+    return [*_wrapped(text), *_wrapped(means), "", f"  $ {case.command}"]

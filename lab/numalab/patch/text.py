@@ -1,7 +1,6 @@
 """The verdict as text for a terminal and the top of a report: at most 25 lines."""
 
 from collections.abc import Iterator, Sequence
-from shlex import quote
 
 from numalab.errors import shown
 from numalab.patch.candidates import HEADLINES, LEAST_PERCENT
@@ -168,7 +167,7 @@ def case_lines(case: FoundCase) -> list[str]:
     means = " to ".join(figure(sum(side) / len(side)) for side in (case.before, case.after))
     return [
         f"  {case.prop} {means} on {size}: {case.sentence}",
-        f"  repeat it: numalab run {quote(str(case.file))}",
+        f"  repeat it: {case.command}",
     ]
 
 

@@ -421,6 +421,16 @@ def test_a_command_in_a_reply_is_as_it_runs() -> None:
     assert f"  $ {command}\n" in render_reply(replace(whole(), command=command))
 
 
+def test_the_command_of_a_case_is_quoted_wherever_it_stands() -> None:
+    verdict = whole()
+    assert verdict.hunt.case is not None
+    case = replace(verdict.hunt.case, file=Path("my out;$(touch X)/c.toml"))
+    odd = replace(verdict, hunt=replace(verdict.hunt, case=case))
+    command = "numalab run 'my out;$(touch X)/c.toml'"
+    assert f"  repeat it: {command}\n" in render_verdict(odd)
+    assert f"  $ {command}\n" in render_reply(odd)
+
+
 def test_the_title_names_a_second_patch() -> None:
     for subjects, title in (
         (("a",), "patch      a\n"),

@@ -1,5 +1,6 @@
 """`numalab image`: list, show, build and enter root file systems."""
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -102,7 +103,7 @@ def _described(recipe: Recipe, built: BuiltImage | None) -> str:
     lines += [f"  post      {step}" for step in recipe.post]
     lines += [f"  files     {folder}" for folder in recipe.files]
     if built is None:
-        return "\n".join([*lines, f"  not built: numalab image build {recipe.name}"])
+        return "\n".join([*lines, f"  not built: numalab image build {quote(recipe.name)}"])
     lines += [
         f"  image     {built.path}",
         f"  size      {format_size(built.size)}",
