@@ -320,6 +320,7 @@ def _judged(
         lost=lost,
         reports=reports,
         hunt=hunted,
+        cells_run=len({run.cell for run in outcome.runs}),
         runs=len(outcome.runs),
         time_over=outcome.time_over,
         undecided=undecided,

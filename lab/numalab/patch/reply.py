@@ -6,10 +6,10 @@ from textwrap import wrap
 
 from numalab.patch.candidates import LEAST_PERCENT
 from numalab.patch.hunting import FoundCase
-from numalab.patch.text import figure, headline, lost_text, reach_summary
+from numalab.patch.text import effort, figure, headline, lost_text, reach_summary
 from numalab.patch.verdict import MeasureChange, PatchVerdict
 from numalab.report.formatting import plain_ascii
-from numalab.units import counted, runs_of, unit_of_difference
+from numalab.units import counted, unit_of_difference
 
 WIDTH = 72
 _LONGEST_NAME = 30  # in the column of a table
@@ -27,7 +27,7 @@ def render_reply(verdict: PatchVerdict) -> str:
 
 
 def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
-    yield [_ascii(f"> {subject}")[:WIDTH] for subject in verdict.subjects]
+    yield [line for subject in verdict.subjects for line in _quoted(subject)]
     yield _wrapped(
         f"I compared {verdict.baseline} ({verdict.release}) with and without this patch on"
         f" virtual NUMA machines with numalab. Result: {headline(verdict)}."
@@ -66,7 +66,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
 
 def _versions(verdict: PatchVerdict) -> Iterator[str]:
     yield f"Kernel {verdict.release}; mode {verdict.mode};"
-    yield f"{counted(verdict.cells, 'cell')}, {runs_of(verdict.runs)},"
+    yield f"{effort(verdict)},"
     yield f"{counted(verdict.hunt.machines, 'machine')} hunted."
     yield from verdict.versions
 
@@ -76,6 +76,17 @@ def _ascii(line: str) -> str:
     if line.startswith("  $ "):
         return line
     return re.sub(r"\S+", lambda word: plain_ascii(word[0]), line).rstrip()
+
+
+def _quoted(subject: str) -> list[str]:
+    """Quote a subject on as many lines as it needs."""
+    return wrap(
+        _ascii(subject),
+        WIDTH,
+        initial_indent="> ",
+        subsequent_indent=">   ",
+        break_on_hyphens=False,
+    )
 
 
 def _wrapped(text: str) -> list[str]:

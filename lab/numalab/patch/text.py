@@ -131,8 +131,14 @@ def _title(verdict: PatchVerdict) -> str:
     return f"{first} and {'1 more patch' if more == 1 else f'{more} more patches'}"
 
 
+def effort(verdict: PatchVerdict) -> str:
+    """Return the cells with a finished run, of those planned, and the finished runs."""
+    of_all = f"{verdict.cells_run} of " if verdict.cells_run < verdict.cells else ""
+    return f"{of_all}{counted(verdict.cells, 'cell')}, {runs_of(verdict.runs)}"
+
+
 def _effort(verdict: PatchVerdict) -> str:
-    parts = [f"mode {verdict.mode}", counted(verdict.cells, "cell"), runs_of(verdict.runs)]
+    parts = [f"mode {verdict.mode}", effort(verdict)]
     if verdict.runs:
         parts.append(f"{counted(verdict.hunt.machines, 'machine')} hunted")
     return f"{', '.join(parts)} in {format_seconds(verdict.seconds)}"

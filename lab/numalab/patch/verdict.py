@@ -129,7 +129,7 @@ class PatchVerdict:
     """Everything that is known about a patch.
 
     `subjects` are those of its patches, `place` file and line of the first change, `versions` those
-    of the programs that took part.
+    of the programs that took part. `cells_run` of the planned `cells` have a finished run.
     """
 
     name: str
@@ -146,6 +146,7 @@ class PatchVerdict:
     reports: tuple[KernelReport, ...] = ()
     hunt: HuntOutcome = field(default_factory=HuntOutcome)
     cells: int = 0
+    cells_run: int = 0
     runs: int = 0
     time_over: bool = False
     undecided: tuple[str, ...] = ()

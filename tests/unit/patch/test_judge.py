@@ -12,7 +12,9 @@ from numalab.campaign.execute import execute
 from numalab.errors import UserError
 from numalab.patch import judge as module
 from numalab.patch.experiment import ExperimentOutcome
+from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.verdict import PatchVerdict
 from numalab.reach.model import CodeChange
 from numalab.reach.prepare import ReachPlan
 from numalab.results.plan import Cell
@@ -64,6 +66,20 @@ def test_a_default_without_effect_is_explained(
     assert [remark.partition(";")[0] for remark in remarks] == (
         [] if file == "x.rst" else ["fragments in kernel-configs set the options of both kernels"]
     )
+
+
+def test_cells_without_a_run_are_counted_apart() -> None:
+    runs = tuple(
+        stored_run(stored_manifest(run=f"ring-2_w_{side}_1", variant=side, seed=1), 1.0)
+        for side in (BASELINE, PATCHED)
+    )
+    cells = (runs[0].cell, Cell("mesh-8", "w"))
+    plan = SimpleNamespace(cells=cells, topologies={})
+    outcome = ExperimentOutcome(runs, 1, (), (), time_over=True)
+    before = PatchVerdict("x", (), "k", "k+x", "6.12", "icount", "undecided", cells=len(cells))
+    study = cast(Any, SimpleNamespace(plan=plan))
+    judged = module._judged(before, study, outcome, HuntOutcome(), None)
+    assert (judged.cells_run, judged.cells, judged.runs) == (1, 2, 2)
 
 
 def remarks(outcome: ExperimentOutcome) -> str:

@@ -421,6 +421,21 @@ def test_a_command_in_a_reply_is_as_it_runs() -> None:
     assert f"  $ {command}\n" in render_reply(replace(whole(), command=command))
 
 
+def test_cells_without_a_run_are_not_claimed() -> None:
+    for cells_run, text in ((1, "1 of 2 cells, 7 runs"), (2, " 2 cells, 7 runs")):
+        part = replace(whole(), cells=2, cells_run=cells_run, runs=7)
+        assert text in render_verdict(part)
+        assert text in render_reply(part).replace("\n", " ")
+
+
+def test_a_long_subject_is_quoted_whole() -> None:
+    subject = f"sched/numa: {'Scan a fourth as often ' * 4}at most"
+    mail = render_reply(replace(whole(), subjects=(subject,)))
+    quoted = [line for line in mail.splitlines() if line.startswith(">")]
+    assert " ".join(line.removeprefix(">").strip() for line in quoted) == subject
+    assert max(map(len, quoted)) <= WIDTH
+
+
 def test_the_command_of_a_case_is_quoted_wherever_it_stands() -> None:
     verdict = whole()
     assert verdict.hunt.case is not None

@@ -70,6 +70,17 @@ def test_the_verdict_on_a_patch_keeps_its_lines() -> None:
     assert second == "patch      <sched>\\x1b: Do it"
 
 
+def test_only_the_verdict_on_a_patch_counts_its_cells() -> None:
+    """The stored plan has only the cells that were started."""
+    patch = replace(cells(), results=replace(cells().results, verdict="verdict    undecided"))
+    heads = [
+        parsed(render_overview(pages)).xpath("string(//header/p)").split(" · ")[:3]
+        for pages in ([patch], [cells(), patch])
+    ]
+    assert not any("cells" in part or "runs" in part for part in heads[0])
+    assert heads[1] == ["numalab overview", "4 of 4 cells", "24 of 24 runs finished"]
+
+
 def test_the_page_of_a_patch_has_the_executions_of_each_line() -> None:
     line = LineReach(
         file="kernel/sched/fair.c",

@@ -39,17 +39,26 @@ def render_overview(studies: Sequence[OverviewStudy]) -> str:
     claims = [claim for study in every for report in study.reports for claim in report.claims]
     verdicts = [formatting.verdict_words(claim, claim.verdict_in_mode) for claim in claims]
     modes = [report.mode for study in every for report in study.reports]
-    cells, planned = sum(study.cells for study in every), sum(study.planned for study in every)
-    finished = planned - sum(len(study.unfinished) for study in every)
     values = {
         "title": every[0].study if len(every) == 1 else f"{len(every)} studies",
         "studies": [_study(place, study) for place, study in enumerate(studies)],
-        "cells": f"{sum(len(study.reports) for study in every)} of {cells} cells",
-        "runs": f"{finished} of {runs_of(planned)} finished",
+        "counts": _counts([study for study in every if not study.verdict]),
         "verdicts": [(words, verdicts.count(words)) for words in dict.fromkeys(verdicts)],
         "mode": next(iter(modes), None),
     }
     return render_template("overview.html", (own("table.js"),), values)
+
+
+def _counts(studies: Sequence[StudyResults]) -> list[str]:
+    """Return how many cells and runs finished; the verdict on a patch says its own."""
+    if not studies:
+        return []
+    cells, planned = sum(study.cells for study in studies), sum(study.planned for study in studies)
+    finished = planned - sum(len(study.unfinished) for study in studies)
+    return [
+        f"{sum(len(study.reports) for study in studies)} of {cells} cells",
+        f"{finished} of {runs_of(planned)} finished",
+    ]
 
 
 def _table(reports: Sequence[CellReport], order: Mapping[str, int]) -> Json:
