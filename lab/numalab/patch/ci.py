@@ -4,7 +4,14 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from numalab.patch.standard import PATCHED
-from numalab.patch.text import case_lines, change_line, headline, reach_summary
+from numalab.patch.text import (
+    UNDECIDED,
+    UNTESTED,
+    case_lines,
+    change_line,
+    headline,
+    reach_summary,
+)
 from numalab.patch.verdict import PatchVerdict, Word
 from numalab.report.formats.annotations import Problem
 from numalab.report.formats.junit import xml_text
@@ -16,16 +23,16 @@ _NOT_JUDGED: frozenset[Word] = frozenset({
 
 
 def render_patch_junit(verdict: PatchVerdict) -> str:
-    """Render a verdict as JUnit XML: a test for each measure and cell that was decided.
+    """Render a verdict as JUnit XML: a test for each measure and cell.
 
     Regressions, lost runs, reports of the kernel and a found case are failures. A patch that was
-    not reached is skipped.
+    not reached is skipped, and so is a measure that is undecided or not tested.
     """
     suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
     failures = dict(_failures(verdict))
     _case(suite, verdict, "verdict", failures.get("verdict", ""), headline(verdict))
     if verdict.word in _NOT_JUDGED:
-        ET.SubElement(suite[0], "skipped", {"message": xml_text(headline(verdict))})
+        _skip(suite[0], headline(verdict))
     for name, text in failures.items():
         if name != "verdict":
             _case(suite, verdict, name, text, "")
@@ -40,6 +47,10 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
         _case(
             suite, verdict, f"{row.measure} in {counted(row.cells, 'cell')}", "", "no change found"
         )
+    for why, names in ((UNDECIDED, verdict.undecided), (UNTESTED, verdict.untested)):
+        for name in names:
+            _case(suite, verdict, name, "", "")
+            _skip(suite[-1], why)
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in suite)))
     suite.set("skipped", str(sum(case.find("skipped") is not None for case in suite)))
@@ -74,6 +85,10 @@ def _failures(verdict: PatchVerdict) -> Iterator[tuple[str, str]]:
     if verdict.hunt.case is not None:
         text = "\n".join(line.strip() for line in case_lines(verdict.hunt.case))
         yield f"hunt: {verdict.hunt.case.prop} violated", f"{text}{reach}"
+
+
+def _skip(case: ET.Element, why: str) -> None:
+    ET.SubElement(case, "skipped", {"message": xml_text(why)})
 
 
 def _case(suite: ET.Element, verdict: PatchVerdict, name: str, failure: str, output: str) -> None:

@@ -20,6 +20,8 @@ from numalab.reach.text import verdict_text
 from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
+UNDECIDED = "UNDECIDED (the same command adds runs)"
+UNTESTED = "MAY DIFFER (not tested by fresh runs)"
 _MOST_UNCHANGED = 4  # below changes; without any, all headline measures have room
 _MOST_OF_A_KIND = 4
 _MOST_LINES_OF_REACH = 3
@@ -71,9 +73,9 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     elif verdict.cell_case is not None:
         yield ["CASE", *cell_lines(verdict.cell_case)]
     if verdict.undecided:
-        yield [f"UNDECIDED (the same command adds runs)  {_few(verdict.undecided)}"]
+        yield [f"{UNDECIDED}  {_few(verdict.undecided)}"]
     if verdict.untested:
-        yield [f"MAY DIFFER (not tested by fresh runs)  {_few(verdict.untested)}"]
+        yield [f"{UNTESTED}  {_few(verdict.untested)}"]
     if verdict.unchanged:
         by = f"by {LEAST_PERCENT:.0f} % or more"
         yield [f"NOT CHANGED {by} (in brackets: the smallest change that would have been seen)"]

@@ -470,6 +470,18 @@ def test_patch_that_was_not_reached_is_a_skipped_test() -> None:
     assert (suite.get("tests"), suite.get("skipped")) == ("1", "1")
 
 
+def test_measures_that_are_not_decided_are_skipped_tests() -> None:
+    names = {"undecided": ("queue_imbalance in ring-4, w",), "untested": ("pages in ring-4, w",)}
+    suite = ET.fromstring(render_patch_junit(verdict([], word="undecided", changes=(), **names)))[0]
+    skipped = {case.get("name"): case.find("skipped") for case in suite}
+    assert list(skipped) == ["verdict", *names["undecided"], *names["untested"]]
+    reasons = [mark.get("message") for mark in skipped.values() if mark is not None]
+    assert [reason and reason.partition(" (")[0] for reason in reasons[1:]] == [
+        "UNDECIDED", "MAY DIFFER",
+    ]  # fmt: skip
+    assert suite.get("skipped") == "3"
+
+
 def test_annotations_are_beside_the_changed_line() -> None:
     first, _ = render_github(patch_problems(whole())).splitlines()
     assert first.startswith(
