@@ -89,8 +89,8 @@ def test_without_its_scheduler_a_study_ends_and_can_go_on(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes.worker()
+    monkeypatch.setattr(cluster_module, "ANSWER", 5.0)
     executor = joined(processes, 1)
-    monkeypatch.setattr(cluster_module, "PATIENCE", 1.0)
     study = ready(tmp_path, SMALL)
     order(study, "ring-2_many_after_1", "sleep")
     asleep = tmp_path / "desk" / "asleep"
@@ -101,13 +101,23 @@ def test_without_its_scheduler_a_study_ends_and_can_go_on(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(HostError, match="--resume"):
+    with pytest.raises(HostError, match=f"the scheduler at {processes.address} is gone"):
         execute([study], 1, unwatched, executor=executor)
     killer.join()
     done = ledger(study.results)
     assert 0 < len(done) < len(study.plan.runs)
     assert execute([study], 1, unwatched, run=fake) == ()
     assert sorted(ledger(study.results)) == sorted(run.id for run in study.plan.runs)
+
+
+def test_without_a_worker_a_study_ends(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = joined(processes, 0)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.0)
+    with pytest.raises(HostError, match="no worker that can run this"):
+        executor.news(0.01)
+    executor.close()
 
 
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:

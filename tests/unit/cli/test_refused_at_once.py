@@ -96,6 +96,7 @@ def test_a_word_of_the_kernel(command: Command, words: tuple[str, ...]) -> None:
         (hunt.command, ("--watchdog", "7"), "--watchdog: has no effect without --scheduler"),
         (run.command, ("group-construction", "--cluster", ""), "--cluster: '' is not HOST:PORT"),
         (run.command, ("group-construction", "--cluster", "x"), "--cluster: 'x' is not HOST:PORT"),
+        (run.command, ("group-construction", "--cluster", "http://h:22"), "'http://h:22' is not"),
         (run.command, ("group-construction", "--executor", "cluster"), "--executor: '' is not"),
         (
             run.command,

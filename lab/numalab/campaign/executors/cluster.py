@@ -38,7 +38,7 @@ from numalab.units import runs_of
 
 CHUNK = 4 << 20  # bytes
 ANSWER = 15.0  # seconds for a scheduler to answer
-PATIENCE = 120.0  # seconds without any worker, or without the scheduler
+PATIENCE = 120.0  # seconds without any worker
 _BROKEN = (OSError, TimeoutError, ValueError)  # raised by calls to a cluster that fails
 
 
@@ -72,6 +72,7 @@ class Cluster:
         on_refused: Callable[[Refused], None] | None = None,
     ) -> None:
         """Connect to a scheduler. Raises HostError where there is none, or the extra is missing."""
+        self._address = address
         self._client = _connect(address)
         self._execute = execute
         self._on_refused = on_refused or (lambda refused: None)
@@ -228,10 +229,15 @@ class Cluster:
             self._assignment.release(key)
 
     def _check_alone(self) -> None:
-        """Raise HostError when there has been no worker for too long."""
+        """Raise HostError when the scheduler is gone, or no worker has come for too long."""
         if self._assignment.workers:
             self._alone_since = None
             return
+        if self._client.status == "closed":  # it has given up to connect again
+            raise HostError(
+                f"the scheduler at {self._address} is gone",
+                hint="start it and workers, then the same command with --resume",
+            )
         self._alone_since = self._alone_since or time.monotonic()
         if time.monotonic() - self._alone_since > PATIENCE:
             reasons = [
@@ -239,7 +245,7 @@ class Cluster:
             ]
             raise HostError(
                 f"the cluster has no worker that can run this{''.join(reasons)}",
-                hint="start workers, then: numalab run --resume",
+                hint="start workers, then the same command with --resume",
             )
 
     def _files(self, task: Task, worker: Worker) -> Iterator[Shipped]:
@@ -290,8 +296,10 @@ def _take_in(task: Task, delivered: Delivered) -> None:
 
 def check_address(address: str, option: str = "--executor") -> None:
     """Raise UserError for a text that is no address of a scheduler."""
-    if not re.fullmatch(r"\w+://.+:\d+|[^/:]+:\d+", address):
-        raise UserError(f"{address!r} is not HOST:PORT or tcp://HOST:PORT", key=option)
+    if not re.fullmatch(r"(tcp|tls)://.+:\d+|[^/:]+:\d+", address):
+        raise UserError(
+            f"{address!r} is not HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", key=option
+        )
 
 
 def _connect(address: str) -> Any:
