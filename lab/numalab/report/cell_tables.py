@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from numalab.measure import MeasureInfo, SourceKind
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import CellReport
+from numalab.units import counted
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,19 @@ def sections(report: CellReport) -> tuple[Section, ...]:
 def listed_comparisons(report: CellReport) -> list[MeasureComparison]:
     """Return the comparisons of one cell that a table lists, in the order of `sections`."""
     return [row for section in sections(report) for row in section.rows]
+
+
+def nothing_shown(rows: Sequence[MeasureComparison], noun: str) -> str:
+    """Count the comparisons that show nothing: `8 counters, no difference shown`.
+
+    Those of which no variant was compared with the baseline are counted apart.
+    """
+    compared = [
+        any(versus is not None and versus.outcome != "not comparable" for versus in row.versus)
+        for row in rows
+    ]
+    counts = (compared.count(True), "no difference shown"), (compared.count(False), "not compared")
+    return "; ".join(f"{counted(count, noun)}, {why}" for count, why in counts if count)
 
 
 def headlines(report: CellReport) -> list[MeasureComparison]:

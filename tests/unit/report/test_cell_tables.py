@@ -9,6 +9,7 @@ from numalab.report.cell_tables import (
     axis,
     headlines,
     listed_comparisons,
+    nothing_shown,
     sections,
 )
 from numalab.report.comparisons import compare_variants
@@ -30,6 +31,13 @@ def with_(report: CellReport, label: str, **parameters: int) -> CellReport:
 def test_one_parameter_that_differs_names_the_cells() -> None:
     cells = [with_(sample_report(), f"w-{n}", threads=n, rounds=7) for n in (1, 8)]
     assert axis(cells) == CellAxis("Threads", ("1", "8"), ", w, on ring-4")
+
+
+def test_what_was_not_compared_is_counted_apart() -> None:
+    rows = sample_report().comparisons
+    assert nothing_shown(rows, "measure").endswith("; 1 measure, not compared")
+    alone = [row for row in rows if None in row.summaries]
+    assert nothing_shown(alone, "measure") == "1 measure, not compared"
 
 
 def test_two_parameters_that_differ_do_not() -> None:

@@ -241,13 +241,14 @@ def _runs(report: CellReport, index: int) -> str:
     return " and ".join(map(str, dict.fromkeys(counts)))
 
 
-def _hidden(report: CellReport) -> int:
-    """Count the measures of a cell that are in no table here."""
+def _hidden(report: CellReport) -> list[MeasureComparison]:
+    """Return the measures of a cell that are in no table here."""
     shown = {row.measure for row in cell_tables.listed_comparisons(report)}
-    return sum(
-        row.measure not in shown and not cell_tables.has_a_table(report.measure(row.measure))
+    return [
+        row
         for row in report.comparisons
-    )
+        if row.measure not in shown and not cell_tables.has_a_table(report.measure(row.measure))
+    ]
 
 
 def _footer(reports: Sequence[CellReport]) -> list[str]:
@@ -261,7 +262,7 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
     if any(None in row.summaries for _, row in every):
         notes.append(f"{formatting.NOT_SUPPORTED}: not supported by the guest (not 0).")
     if len(reports) == 1 and (hidden := _hidden(reports[0])):
-        notes.append(f"{hidden} more measures, no difference shown, are in report.json.")
+        notes.append(f"{cell_tables.nothing_shown(hidden, 'more measure')}: see report.json.")
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):
         notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")

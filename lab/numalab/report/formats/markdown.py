@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from numalab.report import formatting
-from numalab.report.cell_tables import is_vm_counter, listed_comparisons
+from numalab.report.cell_tables import is_vm_counter, listed_comparisons, nothing_shown
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import CellDifferences
 from numalab.report.document import CellReport, StudyResults
@@ -126,12 +126,12 @@ def _cell(report: CellReport, *, several: bool) -> Iterator[ReportPart]:
     yield from _rows(table, spares, "row of measures")
     yield from _rows(_claims(report), claims, "claim")
     yield _block(_facts(report), _FACTS, "description of a cell")
-    for rows, spare, title in (
-        (rest, _OTHER, "measures without a difference"),
-        (counters, _COUNTERS, "counters of /proc/vmstat without a difference"),
+    for rows, spare, noun in (
+        (rest, _OTHER, "more measure"),
+        (counters, _COUNTERS, "vmstat counter"),
     ):
         if rows:
-            yield _block(_folded(report, rows, title), spare, f"table of {title}")
+            yield _block(_folded(report, rows, noun), spare, f"table of {noun}s")
 
 
 def _is_counter(report: CellReport, row: MeasureComparison) -> bool:
@@ -198,7 +198,7 @@ def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
     return [*cells, formatting.samples(row), row.outcome, info.kind]
 
 
-def _folded(report: CellReport, rows: Sequence[MeasureComparison], title: str) -> list[str]:
+def _folded(report: CellReport, rows: Sequence[MeasureComparison], noun: str) -> list[str]:
     table = _table(_heads(report), [_cells(report, row) for row in rows])
-    summary = f"<summary>{len(rows)} {title}</summary>"
+    summary = f"<summary>{nothing_shown(rows, noun)}</summary>"
     return ["<details>", summary, "", *table, "", "</details>"]

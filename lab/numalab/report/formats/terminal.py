@@ -11,7 +11,7 @@ from rich.text import Text
 
 from numalab.reach.text import reach_lines
 from numalab.report import formatting
-from numalab.report.cell_tables import Section, sections
+from numalab.report.cell_tables import Section, nothing_shown, sections
 from numalab.report.claim_outcome import ClaimOutcome, Standing
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import MeasureDifference
@@ -154,7 +154,7 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
     """
     parts = sections(report)
     keys = [row for row in report.comparisons if row.measure in report.key_measures]
-    listed = sum(len(section.rows) for section in parts)
+    listed = [row for section in parts for row in section.rows]
     title = _line("cell", report.cell, "bold") if several else _line(report.study, report.question)
     lines: list[RenderableType] = [
         title,
@@ -163,15 +163,15 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
         _line("workload", report.workload.command),
         _line("runs", f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"),
         Text(),
-        *_measures(report, parts, MOST_ROWS if several else listed),
+        *_measures(report, parts, MOST_ROWS if several else len(listed)),
     ]
     if not several:
         lines += [_verdict(comparison) for comparison in keys]
     if report.claims:
         lines.extend([Text(), *_claims(report)])
-    if hidden := len(report.comparisons) - listed:
-        text = f"{hidden} more measures, no difference shown: see the page or report.json"
-        lines.append(Text(text, "dim"))
+    if hidden := [row for row in report.comparisons if row not in listed]:
+        text = nothing_shown(hidden, "more measure")
+        lines.append(Text(f"{text}: see the page or report.json", "dim"))
     return Group(*lines, Text())
 
 
