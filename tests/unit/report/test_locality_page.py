@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 
+from lxml import html as lxml_html
+
 from numalab.analysis.findings import TaskMemory
 from numalab.locality.contended_lines import ContendedLine, LineThread
 from numalab.locality.locality import Locality, NodeAccesses
@@ -49,6 +51,12 @@ def test_threads_and_regions_have_a_cell_for_each_node() -> None:
     assert cells(html, "table (prog)")[:4] == ["2.5", "25.0", "100", "300"]
     assert "--share: 0.750" in html
     assert "2 regions that took less time to fetch" in html and "lines with fewer moves" not in html
+
+
+def test_every_table_has_heads_and_headings_go_down_by_one_level() -> None:
+    tree = lxml_html.fromstring(page())
+    assert [len(table.findall("./thead/tr/th")) for table in tree.iter("table")] == [6, 7, 4, 6]
+    assert [head.tag for head in tree.iter("h1", "h2", "h3")] == ["h1", "h2", "h2", "h2"]
 
 
 def test_what_is_wrong_is_marked() -> None:

@@ -9,10 +9,20 @@ from lxml import html as lxml_html
 
 from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
 from numalab.report.build.publish import links
+from numalab.report.comparisons import compare_variants
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.page.overview import OverviewStudy, render_overview
 from numalab.results.layout import Results
 from support.report_sample import hostile_report, sample_report, thread_cells
+
+LINE = LineReach(
+    file="kernel/sched/fair.c",
+    number=1437,
+    kind="added",
+    text="if (a < b)",
+    state=LineState.REACHED,
+    executions=2600,
+)
 
 
 def parsed(page: str) -> Any:
@@ -42,6 +52,32 @@ def test_every_cell_has_its_verdict_claims_figures_and_link() -> None:
     assert "ring-4, warehouse-48" in rows[-1].text_content()
     assert tree.xpath("string(//h1)") == sample_report().question
     assert len(tree.xpath("//figure")) == 1
+
+
+def test_headings_go_down_by_one_level() -> None:
+    side = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(LINE,))
+    patch = PatchReach(series="s", code=CodeChange.LINES, patched=side)
+    judged = replace(cells(), results=replace(cells().results, reach=patch, verdict="verdict"))
+    for pages, levels in (
+        ([cells()], "122"),
+        ([judged], "1222"),
+        ([cells(), judged], "12332333"),
+    ):
+        tree = parsed(render_overview(pages))
+        headings = [element.tag for element in tree.xpath("//h1 | //h2 | //h3 | //h4")]
+        assert "".join(headings).replace("h", "") == levels
+
+
+def test_a_table_without_a_difference_does_not_say_that_something_differs() -> None:
+    def titles(study: OverviewStudy) -> str:
+        return str(parsed(render_overview([study])).xpath("string(//h2[1])"))
+
+    assert titles(cells()).startswith("What differs")
+    report = sample_report()
+    same = compare_variants(
+        report.measures, report.key_measures, {"before": {"m": (1.0,)}, "after": {"m": (1.0,)}}
+    )
+    assert titles(overview(replace(report, comparisons=same))).startswith("Measures")
 
 
 def test_its_head_has_the_variants_of_every_cell_once() -> None:
@@ -82,15 +118,7 @@ def test_only_the_verdict_on_a_patch_counts_its_cells() -> None:
 
 
 def test_the_page_of_a_patch_has_the_executions_of_each_line() -> None:
-    line = LineReach(
-        file="kernel/sched/fair.c",
-        number=1437,
-        kind="added",
-        text="if (a < b)",
-        state=LineState.REACHED,
-        executions=2600,
-    )
-    side = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(line,))
+    side = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(LINE,))
     patch = PatchReach(series="s", code=CodeChange.LINES, patched=side)
     study = replace(cells(), results=replace(cells().results, reach=patch))
     (row,) = parsed(render_overview([study])).xpath("//table[@class='patch']/tbody/tr")

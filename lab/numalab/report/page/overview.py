@@ -107,6 +107,7 @@ def _study(place: int, study: OverviewStudy) -> Json:
             key=lambda entry: order[entry[0].cell],
         ),
         "differences": formatting.differences_title(results),
+        "differs": any(cell.shown for cell in results.differences),
         "unfinished": unfinished_facts(results),
         "claims": [(report.cell, claim) for report in reports for claim in report.claims],
         "variants": _variants(reports),
