@@ -159,7 +159,7 @@ def _mode(plan: Plan, wanted: str) -> tuple[Mode, str]:
         return "icount", "not yet tried whether KVM runs a guest here; taken not to"
     if all(verdict.works for verdict in tried):
         return "kvm", tried[0].reason
-    return "icount", next(verdict.brief for verdict in tried if not verdict.works)
+    return "icount", next(verdict.refusal for verdict in tried if not verdict.works)
 
 
 def total_seconds(outlooks: Sequence[StudyOutlook], jobs: int) -> float:

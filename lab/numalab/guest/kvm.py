@@ -92,7 +92,7 @@ def pick_mode(
         why = ", ".join(filter(None, [verdict.reason, verdict.age()]))
         hint = "leave out --mode kvm, or test again: numalab doctor --probe-again"
         raise HostError(f"KVM does not run this kernel here: {why}", hint=hint)
-    return Choice("icount", "host", f"KVM does not run a guest here: {verdict.brief}")
+    return Choice("icount", "host", verdict.refusal)
 
 
 def _try_kvm(

@@ -34,11 +34,12 @@ class Verdict:
     slow: bool = False
 
     @property
-    def brief(self) -> str:
-        """The reason of the last trial on a short line; `reason` lists all CPU models tried."""
+    def refusal(self) -> str:
+        """Why KVM is not taken, by the last trial; `reason` lists all CPU models tried."""
         last = self.reason.splitlines()[0] if self.reason else ""
         last = last.rpartition("; ")[2].partition(" (CPU model")[0]
-        return last if len(last) <= LONGEST_BRIEF else f"{last[: LONGEST_BRIEF - 3]}..."
+        brief = last if len(last) <= LONGEST_BRIEF else f"{last[: LONGEST_BRIEF - 3]}..."
+        return f"KVM does not run a guest here: {brief}"
 
     def age(self) -> str:
         """Return in words how long ago the trial was; empty without a trial."""

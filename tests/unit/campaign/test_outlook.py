@@ -16,6 +16,7 @@ from numalab.cli.live import Overview, ending_line
 from numalab.cli.study.plan import command as plan_command
 from numalab.errors import UserError
 from numalab.files import write_json
+from numalab.guest.verdicts import Verdict
 from numalab.locks import locked
 from numalab.results.status import State, read_progress
 from numalab.run_dir import RunDir
@@ -107,6 +108,17 @@ def test_plan_lists_the_runs_that_fit_into_a_budget(
     assert 0 < len(runs) < len(whole["studies"][0]["runs"])
     with pytest.raises(UserError, match="no comparison of tried fits into"):
         planned(budget="1s")
+
+
+def test_the_reason_of_a_mode_names_kvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = Verdict(works=False, cpu_model="host", reason="the guest did not reach its init")
+    monkeypatch.setattr(outlook, "unusable_device", lambda: "")
+    monkeypatch.setattr(outlook, "any_verdict", lambda: verdict)
+    monkeypatch.setattr(outlook, "built_kernel", lambda _: None)
+    monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
+    (tmp_path / "tried.toml").write_text(MATRIX)
+    forecast = look_ahead(plan_study(tmp_path / "tried.toml"), "auto")
+    assert forecast.reason == "KVM does not run a guest here: the guest did not reach its init"
 
 
 def test_too_little_memory_for_two_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
