@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ModeName = Literal["auto", "kvm", "tcg", "icount", "timed"]
 
+WIDTH = 100  # columns where there is no terminal
 LARGE = 1 << 20  # characters of a JSON document that is not indented
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where there is no terminal
 
@@ -28,8 +29,8 @@ class Documents:
     printed: int = 0
 
 
-def emit(value: object, as_json: bool, text: "RenderableType") -> None:
-    """Print `value` as one JSON document, or `text`.
+def emit(value: object, as_json: bool, text: "RenderableType", *, width: int = WIDTH) -> None:
+    """Print `value` as one JSON document, or `text`, in `width` columns where no terminal has one.
 
     Dataclasses become objects, tuples lists, paths strings.
     """
@@ -43,7 +44,7 @@ def emit(value: object, as_json: bool, text: "RenderableType") -> None:
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that --json need not pay
     from rich.segment import Segment, Segments  # noqa: PLC0415
 
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    console = Console(width=None if sys.stdout.isatty() else width)
     parts = (Segment(_clean(part.text), part.style) for part in console.render(text))
     console.print(Segments(parts), end="")
 

@@ -228,6 +228,13 @@ def test_the_answer_to_a_query_in_three_forms(tmp_path: Path) -> None:
     assert numalab(*asked).stdout.rstrip().endswith("2 rows")
 
 
+def test_a_query_into_a_pipe_breaks_no_name(tmp_path: Path) -> None:
+    results = copy_example(tmp_path / "results")
+    names = [f"name_of_column_{number}" for number in range(9)]
+    sql = f"SELECT {', '.join(f'seed AS {name}' for name in names)} FROM runs"
+    assert numalab("query", str(results), sql).stdout.splitlines()[0].split() == names
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

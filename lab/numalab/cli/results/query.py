@@ -17,6 +17,7 @@ from numalab.report.formatting import printable
 from numalab.results.query import catalogue, find_results, query
 
 SHOWN = 200  # rows, for people
+_PIPE = 10_000  # columns where there is no terminal: no name is broken
 LIST = """
 SELECT run, mode, kernel, status, seconds, events, started FROM runs ORDER BY started, run
 """
@@ -41,7 +42,7 @@ def command(
         texts = selectors.string().map_elements(printable, return_dtype=pl.String)
         print(table.with_columns(texts).write_csv(), end="")
         return
-    emit(_rows(table) if as_json else None, as_json, _text(table))
+    emit(_rows(table) if as_json else None, as_json, _text(table), width=_PIPE)
 
 
 def _rows(table: pl.DataFrame) -> list[dict[str, Any]]:
