@@ -150,12 +150,14 @@ def nothing_shown(rows: Sequence[MeasureComparison], noun: str) -> str:
 
     Those of which no variant was compared with the baseline are counted apart.
     """
-    compared = [
+    compared = sum(
         any(versus is not None and versus.outcome != "not comparable" for versus in row.versus)
         for row in rows
-    ]
-    counts = (compared.count(True), "no difference shown"), (compared.count(False), "not compared")
-    return "; ".join(f"{counted(count, noun)}, {why}" for count, why in counts if count)
+    )
+    if not compared:
+        return f"{counted(len(rows), noun)}, not compared"
+    more = f"; {len(rows) - compared} not compared" if compared < len(rows) else ""
+    return f"{counted(compared, noun)}, no difference shown{more}"
 
 
 def headlines(report: CellReport) -> list[MeasureComparison]:

@@ -35,7 +35,7 @@ def test_one_parameter_that_differs_names_the_cells() -> None:
 
 def test_what_was_not_compared_is_counted_apart() -> None:
     rows = sample_report().comparisons
-    assert nothing_shown(rows, "measure").endswith("; 1 measure, not compared")
+    assert nothing_shown(rows, "measure").endswith(" measures, no difference shown; 1 not compared")
     alone = [row for row in rows if None in row.summaries]
     assert nothing_shown(alone, "measure") == "1 measure, not compared"
 
