@@ -1,9 +1,11 @@
 """Standard streams that are closed, full or without a reader, and errors that nobody expected."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,60 @@ def test_a_reader_that_has_gone(words: str) -> None:
     done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+PRINTED = 300_000  # bytes, more than a pipe holds
+PRINTS = """
+    import sys
+    import numalab.cli.main as main
+    from numalab.cli.entry import main as entry
+    from numalab.cli.output import emit, pass_on
+
+    def printing(standalone_mode):
+        text = "0123456789" * 30_000
+        {}
+
+    main.application = lambda _wanted: printing
+    entry()
+"""
+WAYS = ("pass_on(text.encode(), sys.stdout)", "emit(text, False, text)", "emit([text], True, '')")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_slow_reader_gets_every_byte(way: str, unbuffered: str, blocking: bool) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, blocking)
+    words = [sys.executable, "-c", textwrap.dedent(PRINTS).format(way)]
+    with subprocess.Popen(
+        words,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+    ) as command:
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            first = pipe.read(1)
+            for _ in range(5):  # a signal in the middle of a write makes it a short one
+                command.send_signal(signal.SIGSTOP)
+                command.send_signal(signal.SIGCONT)
+                time.sleep(0.05)
+            size = len(first + pipe.read())
+        assert (command.wait(), command.communicate()[1]) == (0, b"")
+    assert size >= PRINTED
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reader_that_leaves_in_the_middle_of_a_write(way: str) -> None:
+    words = [sys.executable, "-c", textwrap.dedent(PRINTS).format(way)]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    ) as command:
+        assert command.stdout is not None
+        os.read(command.stdout.fileno(), 1)
+        command.stdout.close()
+        assert command.wait() == 141
 
 
 def test_no_file_gets_the_descriptor_of_a_closed_stream(tmp_path: Path) -> None:
