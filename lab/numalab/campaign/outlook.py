@@ -126,7 +126,9 @@ def _kernel_seconds(specs: Iterable[KernelSpec]) -> float:
     lacking = [spec for spec in specs if _to_build(spec)]
     if not lacking:
         return 0.0
-    trees = {_tree(spec) for spec in load_kernels().values() if built_kernel(spec) is not None}
+    wanted = {_tree(spec) for spec in lacking}
+    named = [spec for spec in load_kernels().values() if _tree(spec) in wanted]
+    trees = {_tree(spec) for spec in named if built_kernel(spec) is not None}
     seconds = 0.0
     for spec in lacking:
         seconds += PATCHED_SECONDS if _tree(spec) in trees else KERNEL_SECONDS

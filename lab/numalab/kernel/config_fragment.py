@@ -32,6 +32,11 @@ class Option:
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
 
+    @property
+    def place(self) -> str:
+        """The fragment and the line, for messages and tables."""
+        return f"{self.fragment}.config:{self.line}"
+
     def is_for(self, version: str) -> bool:
         """Tell whether the option is for the kernel `version` ("6.12.117")."""
         now = version_numbers(version)
@@ -42,8 +47,9 @@ class Option:
 
 @dataclass(frozen=True)
 class Fragment:
-    """A config fragment."""
+    """A config fragment; `file` is for errors."""
 
+    file: str
     name: str
     summary: str
     options: tuple[Option, ...]
@@ -89,7 +95,7 @@ def parse_fragment(name: str, text: str, file: object = None) -> Fragment:
             )
     if not summary or not any(summary):
         raise UserError("must begin with a comment, its summary", file=where)
-    return Fragment(name, " ".join(summary), tuple(options.values()))
+    return Fragment(where, name, " ".join(summary), tuple(options.values()))
 
 
 def merge(fragments: Iterable[Fragment]) -> tuple[Option, ...]:
@@ -97,16 +103,15 @@ def merge(fragments: Iterable[Fragment]) -> tuple[Option, ...]:
 
     Raises UserError, which names both places, for different values.
     """
-    merged: dict[str, Option] = {}
-    for option in (option for fragment in fragments for option in fragment.options):
-        first = merged.setdefault(option.name, option)
-        if first.value != option.value:
-            raise UserError(
-                f"{first.fragment}.config:{first.line} wants {first.value} and "
-                f"{option.fragment}.config:{option.line} wants {option.value}",
-                key=option.name,
-            )
-    return tuple(merged.values())
+    merged: dict[str, tuple[Option, str]] = {}
+    for fragment in fragments:
+        for option in fragment.options:
+            at = f"{fragment.file}:{option.line}"
+            first, before = merged.setdefault(option.name, (option, at))
+            if first.value != option.value:
+                reason = f"wants {option.value}, and {before} wants {first.value}"
+                raise UserError(reason, file=at, key=option.name)
+    return tuple(option for option, _ in merged.values())
 
 
 def render_request(base: str, options: Sequence[Option]) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 _SOURCE = re.compile(r'source\s+"?([^"\s]+)"?')
 _ENTRY = re.compile(r"(config|menuconfig|choice|menu|if|comment|mainmenu)(?:\s+(.*))?")
 _TYPE = re.compile(
-    r'(?:(?:bool|tristate|string|int|hex|prompt)\s*(?:(?P<prompt>"(?:[^"\\]|\\.)*"|\'[^\']*\')'
-    r"(?:\s+if\s+(?P<shown>.*))?)?|def_(?:bool|tristate)\s.*)$"
+    r'(?:(?:(?P<type>bool|tristate|string|int|hex)|prompt)\s*(?:(?P<prompt>"(?:[^"\\]|\\.)*"|\'[^\']*\')'
+    r"(?:\s+if\s+(?P<shown>.*))?)?|def_(?P<default>bool|tristate)\s.*)$"
 )
 _SELECT = re.compile(r"(?:select|imply)\s+(\w+)(?:\s+if\s+(.*))?$")
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -31,6 +31,7 @@ class _Entry:
     depends: list[str] = field(default_factory=list)
     shown: str | None = None
     prompt: bool = False
+    type: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Definition:
     """One definition of an option: its place and dependencies, from inside out.
 
     `prompt`: a user may set it, if `shown` holds. `choice` is the place of the choice around it.
+    `type` is "" where another definition has it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Definition:
     prompt: bool
     shown: str | None
     choice: str | None
+    type: str
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class KconfigTree:
 
     definitions: Mapping[str, tuple[Definition, ...]]
     selected_by: Mapping[str, tuple[tuple[str, str | None], ...]]
+
+    def has(self, name: str) -> bool:
+        """Tell whether a Kconfig file names an option (CONFIG_SMP)."""
+        return name.removeprefix("CONFIG_") in self.definitions
 
 
 def read_kconfig(read: Callable[[str], str | None]) -> KconfigTree:
@@ -95,8 +102,9 @@ def _tree(
         outer = [condition for block in reversed(around) for condition in block.depends]
         choice = next((block.place for block in around if block.kind == "choice"), None)
         definition = Definition(
-            entry.name, entry.place, (*entry.depends, *outer), entry.prompt, entry.shown, choice
-        )
+            entry.name, entry.place, (*entry.depends, *outer), entry.prompt, entry.shown, choice,
+            entry.type,
+        )  # fmt: skip
         definitions[entry.name] = (*definitions.get(entry.name, ()), definition)
     return KconfigTree(definitions, {name: tuple(by) for name, by in selects.items()})
 
@@ -107,8 +115,10 @@ def _property(line: str, now: _Entry, selects: dict[str, list[tuple[str, str | N
     elif (select := _SELECT.fullmatch(line)) is not None:
         if line.startswith("select"):
             selects.setdefault(select[1], []).append((now.name, select[2]))
-    elif (kind := _TYPE.fullmatch(line)) is not None and kind["prompt"]:
-        now.prompt, now.shown = True, kind["shown"]
+    elif (kind := _TYPE.fullmatch(line)) is not None:
+        now.type = kind["type"] or kind["default"] or now.type
+        if kind["prompt"]:
+            now.prompt, now.shown = True, kind["shown"]
 
 
 def _lines(

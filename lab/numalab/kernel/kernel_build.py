@@ -125,7 +125,10 @@ def _has_btf(options: Sequence[Option]) -> bool:
 
 
 def _options(spec: KernelSpec) -> tuple[Option, ...]:
-    return merge(read_fragments(fragment_path(name) for name in spec.fragments))
+    try:
+        return merge(read_fragments(fragment_path(name) for name in spec.fragments))
+    except UserError as error:
+        raise UserError(str(error), key=f"kernel {spec.name}") from None
 
 
 def built_kernel(spec: KernelSpec) -> BuiltKernel | None:
@@ -187,8 +190,7 @@ def explain_kernel(spec: KernelSpec, on_progress: Progress) -> tuple[Origin, ...
         origins = config_origins(tree, config, inputs.options)
     left_out = [option for option in _options(spec) if not option.is_for(source.version)]
     return origins + tuple(
-        Origin(option.name, "", f"{option.fragment}.config:{option.line}", option.reason)
-        for option in left_out
+        Origin(option.name, "", option.place, option.reason) for option in left_out
     )
 
 

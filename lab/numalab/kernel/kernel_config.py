@@ -28,6 +28,14 @@ TINY = (
 )
 
 
+# Type -> form and examples of its values (scripts/kconfig/symbol.c, sym_string_valid()).
+_VALUES: Mapping[str, tuple[str, str]] = {
+    "bool": ("[yn]", "y, n"),
+    "tristate": ("[yn]", "y, n"),
+    "int": (r"-?\d+", "a number such as 20"),
+    "hex": (r"(?:0[xX])?[\da-fA-F]+", "a number such as 0x20"),
+    "string": ('".*"', 'a text such as "x"'),
+}
 _ADDED = re.compile(r"([+-])(?:menu)?config[ \t]+(\w+)[ \t]*")
 
 
@@ -92,10 +100,13 @@ def request_config(
         make(["olddefconfig"])
     config = parse_config(path.read_text(encoding="utf-8"))
     refused = refusals(options, config)
-    if refused:
+    absent = [option for option in options if option.value == "n" and option.name not in config]
+    if refused or absent:
         kconfig = read_kconfig(_reader(tree))
-        reasons = [explain_refusal(refusal, config, kconfig, version) for refusal in refused]
-        raise _refused(refused, reasons)
+        refused += tuple(Refusal(option, None) for option in absent if not kconfig.has(option.name))
+        reasons = [explain_refusal(row, config, kconfig, version, options) for row in refused]
+        if refused:
+            raise _refused(refused, reasons)
     return path
 
 
@@ -122,7 +133,7 @@ def _reader(tree: Path) -> Callable[[str], str | None]:
 def _refused(refused: Sequence[Refusal], reasons: Sequence[str]) -> UserError:
     options = [refusal.option for refusal in refused]
     lines = [
-        f"{option.fragment}.config:{option.line}: {option.name}={option.value}: {reason}"
+        f"{option.place}: {option.name}={option.value}: {reason}"
         for option, reason in zip(options, reasons, strict=True)
     ]
     first = options[0]
@@ -149,17 +160,23 @@ def explain_config(
     for name, value in config.items():
         option = by_name.get(name)
         if option is not None:
-            place = f"{option.fragment}.config:{option.line}"
-            lines.append(Origin(name, value, place, option.reason))
+            lines.append(Origin(name, value, option.place, option.reason))
         elif value != "n":
             lines.append(Origin(name, value, _origin(name, plain, tiny, tree)))
     return tuple(lines)
 
 
 def explain_refusal(
-    refusal: Refusal, config: Mapping[str, str], tree: KconfigTree, version: str
+    refusal: Refusal,
+    config: Mapping[str, str],
+    tree: KconfigTree,
+    version: str,
+    options: Iterable[Option] = (),
 ) -> str:
-    """Explain why an option has another value: no such option, or an unmet dependency."""
+    """Explain why an option has another value: no such option, its type, or a dependency.
+
+    `options` are those of the fragments: one of them may be why.
+    """
     name, wanted = refusal.option.name.removeprefix("CONFIG_"), refusal.option.value
     plain = _plain(config)
     definitions = tree.definitions.get(name)
@@ -168,10 +185,14 @@ def explain_refusal(
             f"Linux {version} has no such option; if others have it, let its reason begin with"
             ' "Since X.Y:" or "Until X.Y:"'
         )
+    if wrong := _wrong_type(wanted, definitions):
+        return wrong
     if refusal.actual not in (None, "n"):
         by = _selector(name, plain, tree)
         return f"the configuration has {refusal.actual} instead" + (f", {by}" if by else "")
-    reasons = filter(None, (_why_off(definition, plain, tree) for definition in definitions))
+    places = {option.name.removeprefix("CONFIG_"): option.place for option in options}
+    whys = (_why_off(definition, plain, tree, places) for definition in definitions)
+    reasons = filter(None, whys)
     if text := "; ".join(dict.fromkeys(reasons)):
         return f"the configuration refused it: {text}"
     return f"the configuration refused {wanted}, for no reason that its files show"
@@ -196,8 +217,25 @@ def _selector(name: str, config: Mapping[str, str], tree: KconfigTree) -> str:
     return f"selected by {', '.join(selectors[:3])}" if selectors else ""
 
 
-def _why_off(definition: Definition, config: Mapping[str, str], tree: KconfigTree) -> str:
-    """Explain why a definition cannot be switched on; "" if it can."""
+def _wrong_type(wanted: str, definitions: Iterable[Definition]) -> str:
+    """Explain that an option of another type takes no such value; "" if it does."""
+    kind = next((row.type for row in definitions if row.type), "")
+    form, valid = _VALUES.get(kind, (".*", ""))
+    if re.fullmatch(form, wanted):
+        return ""
+    return f"{wanted} is no value of an option of type {kind} (valid: {valid})"
+
+
+def _why_off(
+    definition: Definition,
+    config: Mapping[str, str],
+    tree: KconfigTree,
+    places: Mapping[str, str],
+) -> str:
+    """Explain why a definition cannot be switched on; "" if it can.
+
+    `places` are those of the fragments' options.
+    """
     conditions = [*definition.depends, *filter(None, [definition.shown])]
     failing = [condition for condition in conditions if not is_met(condition, config)]
     if failing:
@@ -213,8 +251,19 @@ def _why_off(definition: Definition, config: Mapping[str, str], tree: KconfigTre
         setters = ", ".join(selectors[:5]) or "its default"
         return f"only {setters} can set it ({definition.place})"
     if definition.choice is not None:
-        return f"another option of the choice in {definition.choice} is selected"
+        return _selected(definition.choice, config, tree, places)
     return ""
+
+
+def _selected(
+    choice: str, config: Mapping[str, str], tree: KconfigTree, places: Mapping[str, str]
+) -> str:
+    """Name the option that is selected in a choice, with the fragment's line that asks for it."""
+    for name, definitions in tree.definitions.items():
+        if config.get(name) == "y" and any(row.choice == choice for row in definitions):
+            asked = f" ({places[name]})" if name in places else ""
+            return f"{name}{asked} of the choice in {choice} is selected"
+    return f"another option of the choice in {choice} is selected"
 
 
 def _plain(config: Mapping[str, str]) -> dict[str, str]:

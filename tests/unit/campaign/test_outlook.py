@@ -17,6 +17,7 @@ from numalab.cli.study.plan import command as plan_command
 from numalab.errors import UserError
 from numalab.files import write_json
 from numalab.guest.verdicts import Verdict
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.locks import locked
 from numalab.results.status import State, read_progress
 from numalab.run_dir import RunDir
@@ -56,7 +57,8 @@ def test_costs_are_the_median_of_earlier_runs_else_an_estimate(tmp_path: Path) -
 def test_a_study_is_looked_at_without_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlook, "built_kernel", lambda spec: None)
+    asked: list[KernelSpec] = []
+    monkeypatch.setattr(outlook, "built_kernel", asked.append)
     monkeypatch.setattr(outlook, "built_image", lambda recipe: None)
     (tmp_path / "tried.toml").write_text(MATRIX)
     plan = plan_study(tmp_path / "tried.toml")
@@ -70,6 +72,8 @@ def test_a_study_is_looked_at_without_a_build(
     # The second kernel has the source and the configuration of the first: only its series differs.
     times = (outlook.KERNEL_SECONDS, outlook.PATCHED_SECONDS, outlook.IMAGE_SECONDS)
     assert forecast.build_seconds == sum(times)
+    # Kernels of other trees, whose fragments may be bad, do not matter.
+    assert len({(spec.source, spec.fragments) for spec in asked}) == 1
     serial, parallel = forecast.seconds(1), forecast.seconds(2)
     assert serial == pytest.approx(sum(run.cost.seconds for run in forecast.runs))
     assert 0.49 * serial < parallel < 0.6 * serial

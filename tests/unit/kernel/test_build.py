@@ -208,6 +208,19 @@ def test_a_refused_option_is_named_with_the_reason(project: Path) -> None:
     assert built_kernel(find_kernel("plain")) is None
 
 
+def test_an_option_that_is_off_has_to_exist(project: Path) -> None:
+    fragment = project / "kernel-configs/guest.config"
+    hidden = (
+        "\n# Off, and not in .config.\nCONFIG_REFUSED=n\n\n# Since 9.10: no.\nCONFIG_NOSUCH=n\n"
+    )
+    text = fragment.read_text() + hidden
+    fragment.write_text(text)
+    assert ensure_kernel(find_kernel("plain"))
+    fragment.write_text(text.replace("Since 9.10: no", "Since 9.8: no"))
+    with pytest.raises(UserError, match=r"fig:10: CONFIG_NOSUCH=n: Linux 9\.9\.1 has no suc"):
+        ensure_kernel(find_kernel("plain"))
+
+
 def test_an_option_of_other_versions_is_not_asked_for(project: Path) -> None:
     fragment = project / "kernel-configs/guest.config"
     more = "\n# Since 9.10: later.\nCONFIG_NOSUCH=y\n\n# Until 9.9: now.\nCONFIG_NOW=y\n"

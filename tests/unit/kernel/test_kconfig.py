@@ -86,7 +86,7 @@ def test_fragments_that_contradict_each_other_are_both_named() -> None:
     assert merge([entry, same]) == entry.options
     with pytest.raises(UserError) as caught:
         merge([entry, other])
-    assert str(caught.value) == "CONFIG_SMP: one.config:4 wants y and other.config:4 wants n"
+    assert str(caught.value) == "other.config:4: CONFIG_SMP: wants n, and one.config:4 wants y"
 
 
 def test_request_leaves_out_what_fragments_decide() -> None:

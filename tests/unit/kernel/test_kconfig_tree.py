@@ -50,6 +50,17 @@ config TWO
 endchoice
 endmenu
 
+config TEXT
+\tstring "a text"
+config NUMBER
+\tdepends on X86
+config NUMBER
+\tint "a number"
+config ADDRESS
+\thex "an address"
+config EARLY
+\tdef_tristate y
+
 config AFTER
 \tbool "after"
 config AFTER
@@ -68,7 +79,8 @@ def why(name: str, config: dict[str, str], wanted: str = "y", tree: str | None =
 
 def test_definitions_have_what_is_around_them() -> None:
     assert set(TREE.definitions) == {
-        "X86", "HAVE_A", "TESTS", "LKDTM", "ONE", "TWO", "AFTER",
+        "X86", "HAVE_A", "TESTS", "LKDTM", "ONE", "TWO", "AFTER", "TEXT", "NUMBER", "ADDRESS",
+        "EARLY",
     }  # fmt: skip
     [lkdtm] = TREE.definitions["LKDTM"]
     assert lkdtm.depends == ("DEBUG_FS", "TESTS", "DEBUG")
@@ -95,6 +107,35 @@ def test_the_reason_of_a_refusal_names_what_is_off() -> None:
         "the configuration has y instead, selected by X86"
     )
     assert why("ONE", on).endswith("another option of the choice in lib/Kconfig:18 is selected")
+
+
+def test_the_option_that_a_choice_has_instead_is_named_with_its_line() -> None:
+    refusal = Refusal(Option("CONFIG_ONE", "y", "why", "guest", 1), "n")
+    on = {"CONFIG_DEBUG": "y", "CONFIG_TWO": "y"}
+    mine = Option("CONFIG_TWO", "y", "why", "mine", 4)
+    selected = " of the choice in lib/Kconfig:18 is selected"
+    assert explain_refusal(refusal, on, TREE, "6.12", [mine]).endswith(
+        f": TWO (mine.config:4){selected}"
+    )
+    assert explain_refusal(refusal, on, TREE, "6.12").endswith(f": TWO{selected}")
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "actual", "expected"),
+    [
+        ("ONE", "5", None, "5 is no value of an option of type bool (valid: y, n)"),
+        ("EARLY", '"y"', "y", '"y" is no value of an option of type tristate (valid: y, n)'),
+        ("TEXT", "y", '""', 'y is no value of an option of type string (valid: a text such as "x"'),
+        ("NUMBER", "0x5", "7", "0x5 is no value of an option of type int (valid: a number such as"),
+        ("ADDRESS", "y", None, "y is no value of an option of type hex (valid: a number such as 0"),
+        ("NUMBER", "-5", "7", "the configuration has 7 instead"),
+        ("ADDRESS", "20", "0x7", "the configuration has 0x7 instead"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_what_is_valid(
+    name: str, wanted: str, actual: str | None, expected: str
+) -> None:
+    assert why(name, {"DEBUG": "y"}, wanted, actual).startswith(expected)
 
 
 def test_where_a_line_comes_from() -> None:

@@ -7,6 +7,7 @@ from typer.testing import CliRunner, Result
 
 from numalab.cli.inputs.kernel import app
 from numalab.errors import UserError
+from numalab.places import forget_skipped, skipped_inputs
 from numalab.source import kernel_source as source
 
 
@@ -58,6 +59,26 @@ def test_a_list_cuts_no_name_where_there_is_no_terminal(project: Path) -> None:
         file.writelines(f"\n[kernel.{name}]\n{entry}" for name in names)
     listed = [line.split()[0] for line in numalab("list").stdout.splitlines()]
     assert listed == ["kernel", "plain", "changed", *names]
+
+
+def test_a_kernel_with_a_bad_fragment_is_left_out_of_the_list(project: Path) -> None:
+    configs = project / "kernel-configs"
+    (configs / "other.config").write_text("# Other.\n\n# One CPU.\nCONFIG_SMP=n\n")
+    (configs / "broken.config").write_text("# Broken.\n\nCONFIG_SMP=y\n")
+    with (configs / "kernels.toml").open("a") as file:
+        for name in ("other", "broken"):
+            file.write(f'[kernel.{name}]\nsummary = "x"\nsource = "linux-source-9.9"\n'
+                       f'fragments = ["guest", "{name}"]\n')  # fmt: skip
+    forget_skipped()
+    listed = numalab("list").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["kernel", "plain", "changed"]
+    assert list(map(str, skipped_inputs())) == [
+        f"kernel other: {configs}/other.config:4: CONFIG_SMP: wants n, and "
+        f"{configs}/guest.config:4 wants y",
+        f"kernel broken: {configs}/broken.config:3: CONFIG_SMP: has no reason: put a comment right "
+        "above it",
+    ]
+    forget_skipped()
 
 
 def test_config_without_a_build_says_what_is_for_other_versions(project: Path) -> None:

@@ -20,6 +20,7 @@ from numalab.kernel.kernel_specs import KernelSpec, fragment_path, load_kernels
 from numalab.kernel.old_kernels import lacking
 from numalab.kernel.patch_series import find_series, refresh_series, series_name
 from numalab.kernel.patched_kernel import list_all_kernels, patched_kernel
+from numalab.places import load_usable
 from numalab.qemu.hypervisor import EMBED
 from numalab.source.debian_packages import NotFetched
 from numalab.source.kernel_source import find_source
@@ -39,7 +40,8 @@ def list_command(as_json: options.Json = False) -> None:
 
     Columns: build state, release, configuration hash, size, series.
     """
-    kernels = [(spec, built_kernel(spec)) for spec in list_all_kernels().values()]
+    specs = list_all_kernels()
+    kernels = load_usable(specs, lambda name: (specs[name], built_kernel(specs[name])))
     rows = [("kernel", "built", "release", "config", "MiB", "series")]
     for spec, built in kernels:
         series = ", ".join(series_name(text) for text in spec.series) or "-"
