@@ -13,7 +13,7 @@ from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
 from numalab.topology.load import load_topology
 from numalab.topology.predict.hazards import hazards
-from numalab.topology.predict.prediction import predict
+from numalab.topology.predict.prediction import NOT_SYMMETRIC, predict
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import Flow, bowed_links, clusters, layout, render_svg
 from numalab.topology.view.placement import BOX_HEIGHT, BOX_WIDTH
@@ -137,6 +137,14 @@ LINE = {"links": [[0, 1], [1, 2]], "distances": [10, 20, 30]}
 )
 def test_a_hazard(keys: dict[str, Any], hazard: str) -> None:
     assert hazard in names(machine(3, **keys))
+
+
+def test_one_way_to_a_node_without_cpus_matters_to_old_kernels_only() -> None:
+    topology = machine(3, cpus=[2, 2, 0], matrix=[[10, 20, 30], [20, 10, 30], [40, 40, 10]])
+    for kernel in ("6.12", "5.10"):
+        prediction = predict(topology, kernel=kernel)
+        is_hazard = "asymmetric distances" in names(topology, kernel=kernel)
+        assert is_hazard == (NOT_SYMMETRIC in prediction.errors) == (kernel == "5.10")
 
 
 def test_hazards_of_old_kernels() -> None:

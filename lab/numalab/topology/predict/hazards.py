@@ -27,7 +27,7 @@ def hazards(topology: Topology, prediction: Prediction) -> tuple[Hazard, ...]:
     """Return the hazards of a machine for the kernel of `prediction` and for older kernels."""
     return (
         *_firmware(topology, prediction),
-        *_distances(topology),
+        *_distances(topology, prediction),
         *_packaging(topology, prediction),
         *_groups(topology, prediction),
         *_domains(topology, prediction),
@@ -51,7 +51,7 @@ def _firmware(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
         )
 
 
-def _distances(topology: Topology) -> Iterator[Hazard]:
+def _distances(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
     table = topology.distances
     nodes = range(len(table))
     unreachable = [(a, b) for a in nodes for b in nodes if table[a][b] == UNREACHABLE]
@@ -62,7 +62,9 @@ def _distances(topology: Topology) -> Iterator[Hazard]:
             "a distance like any other",
             "ACPI 6.5, 5.2.17; sched_init_numa()",
         )
-    oneway = [(a, b) for a, b in combinations(nodes, 2) if table[a][b] != table[b][a]]
+    every = not prediction.rules.only_nodes_with_cpus
+    counted = [node.id for node in topology.nodes if node.cpus or every]
+    oneway = [(a, b) for a, b in combinations(counted, 2) if table[a][b] != table[b][a]]
     if oneway:
         yield Hazard(
             "asymmetric distances",
