@@ -71,21 +71,28 @@ def pick_mode(
     """Choose the mode for a kernel: `auto` is kvm where a trial guest boots in it, else icount.
 
     The first time, `auto` and `kvm` boot a small guest, for at most 15 s on a host that is
-    neither slow nor busy. The verdict is kept for this boot of the host, this QEMU, this kernel
-    and the `words` added to its command line. Raises UserError for an unknown mode, HostError
-    where `asked` is `kvm` and KVM does not work.
+    neither slow nor busy, and another one with the `words` added to the kernel's command line if
+    the first succeeds. The verdicts are kept for this boot of the host, this QEMU and this kernel.
+    Raises UserError for an unknown mode, HostError where `asked` is `kvm` and KVM does not work.
     """
     if asked not in ASKED_MODES:
         raise UserError(f"unknown mode {asked!r}", key="mode", choices=ASKED_MODES)
     mode = next((mode for mode in MODES if mode == asked), None)
     if mode is not None and mode != "kvm":
         return Choice(mode, "host", "asked for")
-    verdict = known_verdict(bzimage, words, device)
-    if verdict is None:
-        if on_progress is not None:
-            on_progress("testing whether KVM runs a guest here", None)
-        verdict = _try_kvm(bzimage, initrd, rootfs, tuple(words), connection)
-        remember(bzimage, words, verdict)
+
+    def verdict_on(added: tuple[str, ...]) -> Verdict:
+        verdict = known_verdict(bzimage, added, device)
+        if verdict is None:
+            if on_progress is not None:
+                on_progress("testing whether KVM runs a guest here", None)
+            verdict = _try_kvm(bzimage, initrd, rootfs, added, connection)
+            remember(bzimage, added, verdict)
+        return verdict
+
+    verdict = verdict_on(())
+    if words and verdict.works:
+        verdict = verdict_on(tuple(words))
     if verdict.works:
         return Choice("kvm", verdict.cpu_model, verdict.reason)
     if asked == "kvm":

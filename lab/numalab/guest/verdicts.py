@@ -57,11 +57,15 @@ def known_verdict(
 ) -> Verdict | None:
     """Return the valid verdict on a kernel for this boot of the host.
 
-    `words` are added to the kernel's command line.
+    `words` are added to the kernel's command line. A failure without words decides for all: no
+    word mends a QEMU that cannot start a guest.
     """
     unusable = unusable_device(device)
     if unusable:
         return Verdict(False, "host", unusable)
+    plain = _load(_path(bzimage, ()))
+    if not words or (plain and not plain.works):
+        return plain
     return _load(_path(bzimage, words))
 
 

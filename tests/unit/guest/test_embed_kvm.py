@@ -236,8 +236,9 @@ def test_kvm_works_where_any_kernel_ran_in_it(
 ) -> None:
     monkeypatch.setattr(verdicts, "unusable_device", lambda *_: None)
     fake_guests(monkeypatch, {"host": GuestLost("the guest hung")})
-    pick_mode("auto", bzimage, bzimage, device=device, words=("first",))
+    pick_mode("auto", bzimage, bzimage, device=device)
     assert (first := verdicts.any_verdict()) is not None and not first.works
+    bzimage.write_bytes(b"another")
     fake_guests(monkeypatch, {"host": None})
     pick_mode("auto", bzimage, bzimage, device=device)
     fake_guests(monkeypatch, {"host": GuestLost("the guest hung")})
@@ -262,6 +263,16 @@ def test_other_kernel_words_are_tried_anew(
     for words in ((), ("noxsave",), ("noxsave",), ()):
         assert pick_mode("auto", bzimage, bzimage, device=device, words=words).mode == "kvm"
     assert len(tried) == 2
+
+
+def test_a_failure_without_words_decides_for_all_words(
+    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = fake_guests(monkeypatch, {"host": GuestLost("the guest hung")})
+    for words in (("noxsave",), ("nosmp",), ()):
+        choice = pick_mode("auto", bzimage, bzimage, device=device, words=words)
+        assert choice.mode == "icount"
+    assert len(tried) == 1
 
 
 @pytest.mark.parametrize("went_on", [True, False])
