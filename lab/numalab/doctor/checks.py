@@ -3,10 +3,12 @@
 `checks` is the list of them. Nothing here prints.
 """
 
+import grp
 import os
 import pwd
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,13 @@ from pathlib import Path
 from numalab.emulator.emulator_artifact import built_emulator, lacking_packages
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import HostError
-from numalab.guest.verdicts import DeviceProblem, Verdict, any_verdict, unusable_device
+from numalab.guest.verdicts import (
+    KVM_DEVICE,
+    DeviceProblem,
+    Verdict,
+    any_verdict,
+    unusable_device,
+)
 from numalab.host.privilege import privilege
 from numalab.host.read import available_mib
 from numalab.image.package_tarball import choose_mode
@@ -181,10 +189,20 @@ def check_kvm() -> Check:
         return replace(miss, ok=True, found=finding)
     hint = "none needed: emulation is used (--mode icount); timing figures need KVM"
     if unusable_device() is DeviceProblem.FORBIDDEN:
-        hint = f"adduser {_user()} kvm, and log in again"
+        hint = device_hint(KVM_DEVICE)
     elif verdict.at:
         hint += "; to try again: numalab doctor --probe-again"
     return replace(miss, found=finding, hint=hint)
+
+
+def device_hint(device: Path) -> str:
+    """Return what lets this user open a device: its group if that may, else its group and mode."""
+    status = device.stat()
+    group, commands = "kvm", f"chown root:kvm {device}; chmod 660 {device}; "
+    with suppress(KeyError):  # a container may not name it
+        if status.st_gid and status.st_mode & 0o060 == 0o060:
+            group, commands = grp.getgrgid(status.st_gid).gr_name, ""
+    return f"as root: {commands}adduser {_user()} {group}; then log in again"
 
 
 def check_auto_mode() -> Check:

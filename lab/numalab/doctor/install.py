@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -14,16 +16,23 @@ _TIMEOUT = 900  # seconds to wait for the locks of apt
 
 
 def commands_for(checks: Sequence[Check]) -> tuple[tuple[str, ...], ...]:
-    """Return the commands, in order, that install the packages of the failed checks."""
+    """Return the commands, in order, that install the packages of the failed checks.
+
+    Raises HostError, with the commands for root, where this user cannot become root.
+    """
     lacking = [check for check in checks if not check.ok]
     packages = dict.fromkeys(name for check in lacking for name in check.packages)
     python = dict.fromkeys(name for check in lacking for name in check.python)
     commands = []
     if packages:
         apt = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_TIMEOUT}")
+        update = (*apt, "update")
+        install = (*apt, "install", "--yes", "--no-install-recommends", *packages)
         as_root = () if os.geteuid() == 0 else ("sudo",)
-        commands.append((*as_root, *apt, "update"))
-        commands.append((*as_root, *apt, "install", "--yes", "--no-install-recommends", *packages))
+        if as_root and shutil.which("sudo") is None:
+            hint = f"run as root: {shlex.join(update)} && {shlex.join(install)}"
+            raise HostError("only root can install packages, and there is no sudo", hint=hint)
+        commands += [(*as_root, *update), (*as_root, *install)]
     if python:
         commands.append((sys.executable, "-P", "-m", "pip", "install", "--quiet", *python))
     return tuple(commands)

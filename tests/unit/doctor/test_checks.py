@@ -1,5 +1,7 @@
 """Checks of a host, with the fix of each miss."""
 
+import grp
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,23 @@ def test_a_missing_program_has_a_command_that_installs_it(monkeypatch: pytest.Mo
     assert results["trace-cmd"].hint == "apt-get install trace-cmd"
     assert "trace-cmd is not installed" in results["trace-cmd"].found
     disconnect_all()
+
+
+def test_the_hint_for_a_device_follows_its_group_and_mode(tmp_path: Path) -> None:
+    device = tmp_path / "kvm"
+    device.touch()
+    group = grp.getgrgid(os.getgid() or 1)
+    os.chown(device, -1, group.gr_gid)
+    device.chmod(0o660)
+    assert checks.device_hint(device).startswith("as root: adduser ")
+    assert checks.device_hint(device).endswith(f" {group.gr_name}; then log in again")
+    for mode in (0o600, 0o640):
+        device.chmod(mode)
+        assert f"root: chown root:kvm {device}; chmod 660 {device};" in checks.device_hint(device)
+    if os.getuid() == 0:
+        os.chown(device, -1, 0)
+        device.chmod(0o660)
+        assert "chown root:kvm" in checks.device_hint(device)
 
 
 def test_a_small_host_lacks_memory_and_disk() -> None:

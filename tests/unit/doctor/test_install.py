@@ -25,11 +25,21 @@ def test_packages_are_installed_together_and_once(
     monkeypatch: pytest.MonkeyPatch, user: int, before: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr("shutil.which", lambda _name: "/usr/bin/sudo")
     update, packages, python = commands_for([QEMU, FINE, BINDING])
     assert update[: len(before) + 1] == (*before, "apt-get") and update[-1] == "update"
     assert packages[: len(before) + 1] == (*before, "apt-get")
     assert packages[-2:] == ("qemu-system-x86", "seabios")
     assert python == (sys.executable, "-P", "-m", "pip", "install", "--quiet", "libvirt-python")
+
+
+def test_without_sudo_the_commands_are_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    with pytest.raises(HostError, match=r"as root: apt-get .* update && apt-get .* seabios$"):
+        commands_for([QEMU])
+    binding = Check("libvirt", False, "missing", python=("libvirt-python",))
+    assert len(commands_for([binding])) == 1
 
 
 def test_an_error_holds_the_output_of_the_command(tmp_path: Path) -> None:
