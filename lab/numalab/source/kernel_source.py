@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numalab.artifact.digest import remembered
-from numalab.errors import BuildError, HostError, UserError
+from numalab.errors import BuildError, HostError, UserError, shown
 from numalab.files import home_expanded, replacing
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run
@@ -103,7 +103,8 @@ def fetch_source(text: str, tell: Progress) -> Source:
 def unpack(source: Source) -> Path:
     """Unpack a source into the cache unless it is there; return the folder of the tree.
 
-    Raises BuildError for a damaged tarball, HostError when the disk is full.
+    Raises UserError for a tarball without one folder that holds all, BuildError for a damaged one,
+    HostError when the disk is full.
     """
     if source.tree is not None:
         return git.check_out(source.tree)
@@ -113,31 +114,23 @@ def unpack(source: Source) -> Path:
         return tree
     find_program("xz", "xz-utils")
     with replacing(tree) as new:
-        new.mkdir()
-        tar = find_program("tar", "tar")
-        first = run(
-            [
-                tar,
-                "--list",
-                "--file",
-                source.tarball,
-                "--occurrence=1",
-                "--wildcards",
-                "*/Makefile",
-            ],
-            env={"LC_ALL": "C"},
-            check=False,
-        ).stdout
-        above = 2 if first.startswith("./") else 1  # folders above those of the tree
+        whole = new.with_name("whole")
+        whole.mkdir()
         try:
             run(
-                [tar, "--extract", "--file", source.tarball,
-                 "--directory", new, f"--strip-components={above}", "--no-same-owner"],
+                [find_program("tar", "tar"), "--extract", "--file", source.tarball,
+                 "--directory", whole, "--no-same-owner"],
                 env={"LC_ALL": "C"},
             )  # fmt: skip
         except CommandFailed as error:
             text = error.completed.stderr
             raise unpack_failed(source.name, source.tarball, source.folder, text) from None
+        tops = sorted(whole.iterdir())
+        if len(tops) != 1 or tops[0].is_symlink() or not tops[0].is_dir():
+            names = ", ".join(shown(top.name) for top in tops[:3])
+            reason = f"holds {names}{', ...' * (len(tops) > 3)}; pack one folder that holds all"
+            raise UserError(reason, file=source.tarball)
+        tops[0].rename(new)
     return tree
 
 

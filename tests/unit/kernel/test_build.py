@@ -191,6 +191,23 @@ def test_a_tarball_that_is_cut_short(project: Path, pack: Callable[..., Path]) -
     assert list(cache.glob("*/source")) == []
 
 
+def test_a_tarball_of_two_folders_is_refused(project: Path, tmp_path: Path) -> None:
+    tarball = source.PACKAGES / "linux-source-9.9.tar.xz"
+    packing = tmp_path / "packing"
+    (packing / "another").mkdir()
+    tops = ("linux-source-9.9", "another")
+    subprocess.run(["tar", "-C", packing, "-cJf", tarball, *tops], check=True)
+    with pytest.raises(UserError) as caught:
+        ensure_kernel(find_kernel("plain"))
+    assert str(caught.value) == (
+        f"{tarball}: holds another, linux-source-9.9; pack one folder that holds all"
+    )
+    cache = Path(os.environ["NUMALAB_CACHE"]) / "kernel-trees"
+    assert list(cache.glob("*/source")) == []
+    subprocess.run(["tar", "-C", packing, "-cJf", tarball, f"./{tops[0]}"], check=True)
+    assert ensure_kernel(find_kernel("plain")).source_version == "9.9.1"
+
+
 def test_a_refused_option_is_named_with_the_reason(project: Path) -> None:
     fragment = project / "kernel-configs/guest.config"
     asked = (("REFUSED", "y"), ("UNKNOWN", "n"), ("CHANGED", "3"), ("NOSUCH", "y"))
