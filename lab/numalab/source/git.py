@@ -104,6 +104,8 @@ def snapshot(path: Path) -> GitTree:
         try:
             tree = _write_tree(path, repository, folder / "snapshot.index", is_top)
         except CommandFailed as failed:
+            if _is_full(folder, failed):
+                raise _unwritten(folder, repository, failed) from None
             raise UserError(f"git cannot read this folder: {_said(failed)}", file=path) from None
         finally:
             (folder / "snapshot.index.lock").unlink(missing_ok=True)
@@ -172,6 +174,19 @@ def _said(failed: CommandFailed) -> str:
     full = [line for line in lines if _NO_SPACE in line]
     errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (full or errors or lines or ["it gave no reason"])[0][:_LONGEST]
+
+
+def _is_full(folder: Path, failed: CommandFailed) -> bool:
+    return _NO_SPACE in _said(failed) or shutil.disk_usage(folder).free < _FULL
+
+
+def _unwritten(folder: Path, path: Path, failed: CommandFailed) -> HostError:
+    """Return the error of a git that could not write `path` in the cache folder of a source."""
+    reason = _said(failed)
+    if _is_full(folder, failed) and _NO_SPACE not in reason:
+        reason = f"{_NO_SPACE} on device ({reason})"
+    hint = "free 2 GB there, or set NUMALAB_CACHE to another disk"
+    return HostError(f"git cannot write {path}: {reason}", hint=hint)
 
 
 def format_patches(path: Path, first: str, last: str) -> bytes:
@@ -249,11 +264,7 @@ def check_out(tree: GitTree) -> Path:
         if interrupted:
             git(["clean", "-ffdxq", "-e", "/build-*"], cwd=source, env=environment)
     except CommandFailed as failed:
-        reason = _said(failed)
-        if shutil.disk_usage(folder).free < _FULL and _NO_SPACE not in reason:
-            reason = f"{_NO_SPACE} on device ({reason})"
-        hint = "free 2 GB there, or set NUMALAB_CACHE to another disk"
-        raise HostError(f"git cannot write {source}: {reason}", hint=hint) from None
+        raise _unwritten(folder, source, failed) from None
     write_json(memory, tree.tree)
     return source
 
@@ -300,10 +311,16 @@ def _own_folder(path: Path) -> Path:
 
 
 def _own_repository(folder: Path, lender: Path | None) -> Path:
-    """Return the bare repository in the cache, which borrows the objects of `lender`."""
+    """Return the bare repository in the cache, which borrows the objects of `lender`.
+
+    Raises HostError when the disk is full.
+    """
     repository = folder / "repository.git"
-    if not (repository / "HEAD").is_file():
-        git(["init", "--quiet", "--bare", "--template=", str(repository)])
+    if not (repository / "objects/info").is_dir():  # the last that git makes
+        try:
+            git(["init", "--quiet", "--bare", "--template=", str(repository)])
+        except CommandFailed as failed:
+            raise _unwritten(folder, repository, failed) from None
     if lender is not None:
         objects = git(["rev-parse", "--git-path", "objects"], cwd=lender).stdout.strip()
         alternates = repository / "objects/info/alternates"

@@ -3,10 +3,11 @@
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from numalab.errors import UserError
+from numalab.errors import HostError, UserError
 from numalab.process import CommandFailed, Completed, run
 from numalab.source import git as module
 from numalab.source.git import find_revision, git, read_blob, snapshot
@@ -134,7 +135,6 @@ def test_several_commands_read_a_folder_at_once(tree: Path) -> None:
     ("stderr", "reason"),
     [
         ("warning: x\nfatal: cannot read a\nb\n", "fatal: cannot read a"),
-        ("error: a\nfatal: write error: No space left on device\n", "No space left on device"),
         ("odd\n", "odd"),
         ("", "it gave no reason"),
     ],
@@ -150,6 +150,26 @@ def test_the_reason_of_git_is_a_whole_line(
                         else Completed((), 1, "", "", 0.0))  # fmt: skip
     with pytest.raises(UserError, match=f"a tree: git cannot read this folder: .*{reason}$"):
         snapshot(tree)
+
+
+@pytest.mark.parametrize("step", ["init", "add"])
+def test_a_full_disk_names_the_cache(
+    step: str, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_git(argv: list[str], **settings: Any) -> Completed:
+        if step in argv:
+            stderr = "error: a\nfatal: write error: No space left on device\n"
+            raise CommandFailed(Completed(("git",), 128, "", stderr, 0.0))
+        return run(argv, **settings)
+
+    monkeypatch.setattr(module, "run", run_git)
+    with pytest.raises(
+        HostError, match=r"git cannot write .*/cache/kernel-trees/git-.*: .*No spac"
+    ):
+        snapshot(tree)
+    monkeypatch.undo()
+    monkeypatch.setenv("NUMALAB_CACHE", str(tree.parent / "cache"))
+    assert names(tree) == {"Makefile", ".gitignore"}
 
 
 def test_settings_of_git_and_make_do_not_reach_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
