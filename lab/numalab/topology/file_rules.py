@@ -252,7 +252,7 @@ def _check_forms(document: TopologyFile) -> None:
         message = f"give exactly one of shape, links and matrix, found {listed}"
         broken.append(RuleBroken("shape", message))
     if document.distances is not None and document.links is None:
-        message = "this key goes with links; a shape has its own distances"
+        message = "this key goes with links; a shape and a matrix have their own distances"
         broken.append(RuleBroken("distances", message))
     refuse(broken)
 
