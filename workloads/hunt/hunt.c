@@ -531,22 +531,31 @@ static void sleep_until(const struct timespec *began, long ms)
 		;
 }
 
-static void put_in(const struct group *group, const char *file, const char *text)
+/* 0 if it was refused. */
+static int put_in(const struct group *group, const char *file, const char *text)
 {
 	char path[192];
 
 	snprintf(path, sizeof(path), "%s/%s", group->path, file);
-	if (put(path, text))
-		printf("group %s: %s %s refused: %s\n", group->name, file, text, strerror(errno));
+	if (!put(path, text))
+		return 1;
+	printf("group %s: %s %s refused: %s\n", group->name, file, text, strerror(errno));
+	return 0;
 }
 
-static void put_quota(const struct group *group, long quota)
+static void write_quota(char *text, const struct group *group, long quota)
 {
-	char text[64] = "max 100000";
-
+	strcpy(text, "max 100000");
 	if (quota)
-		snprintf(text, sizeof(text), "%ld %ld", quota * 1000, group->period * 1000);
-	put_in(group, "cpu.max", text);
+		sprintf(text, "%ld %ld", quota * 1000, group->period * 1000);
+}
+
+static int put_quota(const struct group *group, long quota)
+{
+	char text[64];
+
+	write_quota(text, group, quota);
+	return put_in(group, "cpu.max", text);
 }
 
 static void put_burst(const struct group *group)
@@ -558,12 +567,36 @@ static void put_burst(const struct group *group)
 		put_in(group, "cpu.max.burst", text);
 }
 
-static void put_weight(const struct group *group, long weight)
+static int put_weight(const struct group *group, long weight)
 {
 	char text[24];
 
 	snprintf(text, sizeof(text), "%ld", weight);
-	put_in(group, "cpu.weight", text);
+	return put_in(group, "cpu.weight", text);
+}
+
+/* 1 if a file reads other than was written. */
+static int is_wrong(const struct group *group, const char *file, const char *written)
+{
+	char path[192], text[64];
+
+	snprintf(path, sizeof(path), "%s/%s", group->path, file);
+	if (!get(path, text, sizeof(text)))
+		return 0; /* an old kernel */
+	text[strcspn(text, "\n")] = '\0';
+	return strcmp(text, written) != 0;
+}
+
+/* How many of a group's files read other than was written. */
+static int count_wrong(const struct group *group)
+{
+	char quota[64], burst[32], weight[24];
+
+	write_quota(quota, group, group->quota);
+	snprintf(burst, sizeof(burst), "%ld", group->burst * 1000);
+	snprintf(weight, sizeof(weight), "%ld", group->weight);
+	return is_wrong(group, "cpu.max", quota) + is_wrong(group, "cpu.max.burst", burst) +
+	       (!group->idle && is_wrong(group, "cpu.weight", weight));
 }
 
 static void move_process(int number, const char *group)
@@ -617,10 +650,10 @@ static void change_group(const struct event *event)
 {
 	struct group *group = find_group(event->group);
 
-	if (event->weight)
-		put_weight(group, event->weight);
-	if (event->quota)
-		put_quota(group, event->quota);
+	if (event->weight && put_weight(group, event->weight))
+		group->weight = event->weight;
+	if (event->quota && put_quota(group, event->quota))
+		group->quota = event->quota;
 	if (*event->cpus)
 		put_in(group, "cpuset.cpus", event->cpus);
 }
@@ -775,7 +808,7 @@ static void sum_loads(long *loads, long *listed)
 		fclose(file);
 }
 
-/* The CPU time that the kernel accounts to each group, and its load (admin-guide/cgroup-v2.rst). */
+/* Of each group: its CPU time, its load, and the files that are wrong (admin-guide/cgroup-v2.rst). */
 static void tell_groups(int load)
 {
 	long loads[MOST_GROUPS] = { 0 }, listed[MOST_GROUPS] = { 0 };
@@ -790,8 +823,8 @@ static void tell_groups(int load)
 
 		snprintf(path, sizeof(path), "%s/cpu.stat", groups[i].path);
 		if (get(path, text, sizeof(text)) && sscanf(text, "usage_usec %llu", &used) == 1)
-			printf("load %d group %s used_us %llu load %ld listed %ld\n", load, groups[i].name, used,
-			       loads[i], listed[i]);
+			printf("load %d group %s used_us %llu load %ld listed %ld wrong %d\n", load,
+			       groups[i].name, used, loads[i], listed[i], count_wrong(&groups[i]));
 	}
 }
 

@@ -76,6 +76,7 @@ _ACCOUNT = re.compile(
 )
 _GROUP_ACCOUNT = re.compile(
     r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (\d{1,12}) listed (\d{1,12})"
+    r" wrong (\d)"
 )
 _NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 _Entry = Part | Hotplug | CpusetChange | Cgroup | LoadChange
@@ -302,11 +303,13 @@ class TaskAccount:
 @dataclass(frozen=True)
 class GroupAccount:
     """What the kernel's account of a cgroup says: its CPU time, its load, and the part of the load
-    that is in queues that the kernel updates."""
+    that is in queues that the kernel updates; and how many of its files read other than was
+    written."""
 
     used_us: int
     load: int
     listed: int
+    wrong: int = 0
 
 
 @dataclass(frozen=True)

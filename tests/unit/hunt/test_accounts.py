@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.hunt.load_text import GroupAccount, Printed, TaskAccount, parse_output
-from numalab.hunt.properties.accounts import account, group_account, group_load
+from numalab.hunt.properties.accounts import (
+    account,
+    group_account,
+    group_load,
+    group_settings,
+)
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, LoadRecording
 from unit.hunt.recordings import Row, recording
@@ -146,9 +151,9 @@ def test_a_group_that_tasks_leave_or_enter_has_no_account() -> None:
 
 
 def test_the_drivers_line_about_a_group_is_read() -> None:
-    line = "load 3 group a used_us 7 load 6 listed 5\n"
+    line = "load 3 group a used_us 7 load 6 listed 5 wrong 1\n"
     (printed,) = parse_output(line + line.replace("a", "A")).values()
-    assert printed.groups == {"a": GroupAccount(7, 6, 5)}
+    assert printed.groups == {"a": GroupAccount(7, 6, 5, 1)}
 
 
 def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
@@ -163,3 +168,12 @@ def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
     assert observation.text == (
         "of the load of group c, 900, 500 is of queues that the kernel no longer updates"
     )
+
+
+def test_files_of_a_group_that_read_other_than_was_written_are_counted() -> None:
+    groups = {"a": GroupAccount(0, 0, 0), "b": GroupAccount(0, 0, 0, 2)}
+    run = replace(recording(GROUPS, RAN), printed=Printed(groups=groups))
+    assert [(finding.value, finding.text) for finding in group_settings(run)] == [
+        (0.0, "0 of the files of group a read other than was written"),
+        (2.0, "2 of the files of group b read other than was written"),
+    ]

@@ -90,7 +90,8 @@ def saved_quotas(rng: random.Random, machine: Topology) -> Load | None:
     some = Part("sleeper", count, allowed, run_us=run, sleep_us=rest, group="a")
     parts = (some, Part("hog", rng.randint(1, len(allowed)), allowed))
     group = Cgroup("a", quota_ms=quota, period_ms=period, burst_ms=burst)
-    return Load(1600, parts[: rng.choice((1, 2))], groups=(group,))
+    changes = (LoadChange(400, group="a", quota_ms=2 * quota),) if rng.random() < 0.4 else ()
+    return Load(1600, parts[: rng.choice((1, 2))], groups=(group,), changes=changes)
 
 
 def cpusets(rng: random.Random, machine: Topology) -> Load | None:

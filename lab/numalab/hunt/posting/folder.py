@@ -240,6 +240,6 @@ def _said(prop: str, attempt: Attempt) -> str:
     accounts = [match for match in map(_ACCOUNT.search, attempt.rows) if match is not None]
     if prop == "account" and accounts:  # of the task that ran for longest
         return max(accounts, key=lambda match: int(match[1])).string
-    if prop in ("group-account", "group-load"):
+    if prop in ("group-account", "group-load", "group-settings"):
         return "; ".join(row for row in attempt.rows if _GROUP in row)
     return attempt.rows[-1] if attempt.rows else attempt.reason

@@ -74,6 +74,18 @@ def group_account(run: LoadRecording) -> Iterator[Observation]:
             yield Observation(value, f"the tasks of group {group.name} have {text}")
 
 
+@register_property("group-settings", unit="files", most=0.0, any_load=True)
+def group_settings(run: LoadRecording) -> Iterator[Observation]:
+    """A cgroup's files read as they were written.
+
+    `cpu.max`, `cpu.max.burst`, and `cpu.weight` of a group that is not idle.
+    """
+    for group in run.load.groups:
+        if (kernels := run.printed.groups.get(group.name)) is not None:
+            text = f"{kernels.wrong} of the files of group {group.name} read other than was written"
+            yield Observation(kernels.wrong, text)
+
+
 @register_property("group-load", unit="%", most=20.0, suspect=10.0, any_load=True)
 def group_load(run: LoadRecording) -> Iterator[Observation]:
     """A cgroup's load forgets tasks that are gone.
