@@ -56,6 +56,7 @@ static struct shared {
 
 static pid_t pids[MOST_PROCESSES];
 static int pid_count, task_count;
+static long long admitted_before; /* for deadline tasks, before the load */
 static int part_of[MOST_PROCESSES], is_wakee[MOST_PROCESSES];
 
 static void mark_load(const char *format, int load)
@@ -779,17 +780,24 @@ static void tell_account(int load, pid_t pid, long switches, long migrations)
 		       waited, switches, migrations);
 }
 
+/* What the scheduler prints of itself; NULL without CONFIG_SCHED_DEBUG. */
+static FILE *open_debug(void)
+{
+	FILE *file = fopen("/sys/kernel/debug/sched/debug", "re"); /* since 5.13 */
+
+	return file ? file : fopen("/proc/sched_debug", "re");
+}
+
 /*
  * The load of each group, and what of it queues have that the kernel still updates: all of it, but that
  * of throttled queues (list_add_leaf_cfs_rq(), kernel/sched/fair.c; print_cfs_rq(), kernel/sched/debug.c).
  */
 static void sum_loads(long *loads, long *listed)
 {
-	FILE *file = fopen("/sys/kernel/debug/sched/debug", "re"); /* since 5.13 */
+	FILE *file = open_debug();
 	char line[256];
 	int at = -1;
 
-	file = file ? file : fopen("/proc/sched_debug", "re");
 	while (file && fgets(line, sizeof(line), file)) {
 		char *path = !strncmp(line, "cfs_rq[", 7) ? strstr(line, "]:") : NULL;
 		long value;
@@ -938,10 +946,48 @@ static void make_lock(void)
 		die("no lock with priority inheritance");
 }
 
+static int has_deadlines(void)
+{
+	int has = 0;
+
+	for (int place = 0; place < part_count; place++)
+		has |= parts[place].attributes.policy == SCHED_DEADLINE;
+	for (int i = 0; i < event_count; i++)
+		has |= events[i].attributes.policy == SCHED_DEADLINE;
+	return has;
+}
+
+/* What is admitted for deadline tasks, once for each CPU of a root domain (print_dl_rq()). */
+static long long sum_admitted(void)
+{
+	FILE *file = open_debug();
+	long long sum = 0, value;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, " .dl_bw->total_bw : %lld", &value) == 1)
+			sum += value;
+	if (file)
+		fclose(file);
+	return sum;
+}
+
+/* What is still admitted 2 s after the tasks were killed; it may take periods until all is given back. */
+static long long admitted_left(void)
+{
+	long long left = 0;
+
+	for (int tried = 0; tried < 20 && (left = llabs(sum_admitted() - admitted_before)); tried++)
+		pause_us(100000);
+	return left;
+}
+
 static void end_load(int load)
 {
 	end_tasks(load);
 	pause_us(200000);
+	if (has_deadlines())
+		printf("load %d end admitted_left %lld\n", load, admitted_left());
 	mark_load("hunt: load %d over", load);
 }
 
@@ -960,6 +1006,7 @@ static void run_load(char *text, int load)
 	load_ms = load_ms ? load_ms : 1000;
 	add_event(load_ms / 2, HALF, 0, "");
 	qsort(events, event_count, sizeof(*events), by_time);
+	admitted_before = has_deadlines() ? sum_admitted() : 0;
 	balance_numa();
 	for (int place = 0; place < part_count; place++)
 		if (!start_part(place)) {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numalab.hunt.load_text import GroupAccount, Printed, TaskAccount, parse_output
 from numalab.hunt.properties.accounts import (
     account,
+    deadline_bandwidth,
     group_account,
     group_load,
     group_settings,
@@ -177,3 +178,13 @@ def test_files_of_a_group_that_read_other_than_was_written_are_counted() -> None
         (0.0, "0 of the files of group a read other than was written"),
         (2.0, "2 of the files of group b read other than was written"),
     ]
+
+
+def test_bandwidth_that_stays_admitted_is_that_of_one_root_domain() -> None:
+    load = "time ms=1000;hog n=1 cpus=0-3 policy=deadline runtime=1000 period=9000"
+    printed = Printed(counters={"end": {"admitted_left": 4 * (1 << 19)}})
+    (leak,) = deadline_bandwidth(replace(recording(load, RAN), printed=printed))
+    assert (leak.value, leak.text) == (50.0, "50 % of a CPU is admitted for tasks that are gone")
+    away = replace(recording(f"{load};hotplug cpu=1 off=9 on=99", RAN), printed=printed)
+    assert not deadline_bandwidth(away)
+    assert not deadline_bandwidth(recording(load, RAN))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import Cgroup, Cpus, Hotplug, Load, LoadChange, Part, Policy
+from numalab.hunt.load import Cgroup, Cpus, CpusetChange, Hotplug, Load, LoadChange, Part, Policy
 from numalab.topology.topology import Topology
 
 MS = 1500  # of a load with changes that repeat
@@ -206,6 +206,21 @@ def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
     return Load(MS, parts, groups=groups, changes=changes)
 
 
+def forks_in_narrow_cpusets(rng: random.Random, machine: Topology) -> Load | None:
+    """Parents whose children begin while their cpuset is narrow, and may use all CPUs later."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    narrow = some_cpus(rng, allowed, rng.randint(1, len(allowed) // 2))
+    burst = max(2, min(24, len(allowed) - rng.choice((0, 1))))
+    parts = (
+        Part("forker", 1, allowed, burst=burst, run_us=300_000, sleep_us=10_000),
+        Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
+    )
+    widened = CpusetChange(narrow, allowed, 450)
+    return Load(1500, parts[: rng.choice((1, 2))], cpuset=widened)
+
+
 def partitioned(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks in a partition of some CPUs, which may change, and others on the rest."""
     allowed = everywhere(machine)
@@ -259,6 +274,7 @@ FAMILIES: Mapping[Family, float] = {
     policies_in_turn: 1.2,
     priorities_in_turn: 0.8,
     groups_in_turn: 0.8,
+    forks_in_narrow_cpusets: 0.4,
     partitioned: 0.5,
     after_hotplug: 0.7,
 }

@@ -201,6 +201,18 @@ def sliced(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1000, parts)
 
 
+def overdrawn(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that run for longer than their share, and then sleep for microseconds, beside hogs.
+
+    They stay in the queue until they are eligible again (`requeue_delayed_entity()`, 6.12).
+    """
+    few = some_cpus(rng, everywhere(machine), rng.choice((1, 1, 2)))
+    brief = Part("sleeper", len(few), few, nice=rng.choice((0, 5, 10)),
+                 slice_us=rng.choice((0, 0, 20_000)), run_us=rng.choice((1500, 2500, 6000)),
+                 sleep_us=rng.choice((10, 50, 200)))  # fmt: skip
+    return Load(1500, (brief, Part("hog", len(few) * rng.choice((1, 2)), few)))
+
+
 def yielders(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks that yield their CPU time and again beside hogs."""
     allowed = everywhere(machine)
@@ -293,6 +305,7 @@ FAMILIES: Mapping[Family, float] = {
     below_all: 0.8,
     batches: 0.6,
     sliced: 0.8,
+    overdrawn: 0.5,
     yielders: 0.4,
     masked_wakees: 1.6,
     fan_out: 0.8,

@@ -121,6 +121,7 @@ def _subject(report: Report) -> str:
         DOMAINS: "sched domains are not those of the machine's distances",
         "account": "a task's times or counts are accounted wrongly",
         "group-account": "a cgroup's CPU time is accounted wrongly",
+        "deadline-bandwidth": "bandwidth of deadline tasks that are gone stays admitted",
         "group-settings": "files of a cgroup read other than was written",
         "group-load": "a cgroup keeps load of tasks that are gone",
         "affinity": "task runs outside its affinity mask",

@@ -14,6 +14,7 @@ from numalab.recording.stays import SLEEPING_BITS
 # A switch takes its time from the queue's clock and is traced later. In mode icount other CPUs may
 # have their turns in between: 0.17 ms on average for a waker on six CPUs.
 _LEAST_MS, _OF_SWITCH_MS, _LEAST_COUNT = 200, 0.5, 10
+_WHOLE_CPU = 1 << 20  # BW_UNIT of kernel/sched/sched.h
 _LEAST_LOAD = 100  # a tenth of a task of nice level 0
 _IN, _READY, _ASLEEP, _WOKEN = range(4)  # switched in, out while ready, out to sleep; woken
 
@@ -108,6 +109,19 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
                 f"of the load of group {group.name}, {kernels.load}, {left} is of queues that the"
                 " kernel no longer updates",
             )
+
+
+@register_property("deadline-bandwidth", unit="% of a CPU", most=0.0, any_load=True)
+def deadline_bandwidth(run: LoadRecording) -> Iterator[Observation]:
+    """Nothing stays admitted for deadline tasks that are gone.
+
+    The value is the change of `dl_bw->total_bw` (/sys/kernel/debug/sched/debug) over the load, two
+    seconds after its tasks were killed; not where CPUs or root domains change.
+    """
+    left = run.printed.counters.get("end", {}).get("admitted_left")
+    if left is not None and not run.load.changes_machine:
+        value = 100.0 * left / run.topology.cpu_count / _WHOLE_CPU
+        yield Observation(value, f"{value:.3g} % of a CPU is admitted for tasks that are gone")
 
 
 def _ran_ns(run: LoadRecording, place: int) -> int:
