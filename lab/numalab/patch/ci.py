@@ -19,6 +19,7 @@ from numalab.units import counted
 
 _NOT_JUDGED: frozenset[Word] = frozenset({
     "only hunted", "not reached", "no code", "not compiled", "same code", "undecided", "may differ",
+    "partly compared", "may fail", "runs failed",
 })  # fmt: skip
 
 

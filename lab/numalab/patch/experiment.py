@@ -3,9 +3,10 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
+from typing import get_args
 
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.cost_model import Costs
@@ -16,6 +17,7 @@ from numalab.campaign.task import Ended
 from numalab.patch.candidates import Candidate, find_candidates, sample
 from numalab.patch.screening import choose_cells, fitting, lacks_seeds, spread
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.reach.model import Side
 from numalab.results.plan import AddedRemark, Cell, PlannedRun, planned_run
 from numalab.results.reader import StoredRun, load_plan, load_runs
 from numalab.run_dir import RunDir
@@ -32,7 +34,7 @@ from numalab.study.plan import select
 from numalab.units import counted
 
 Tell = Callable[[str], None]
-FEWEST_LOST = 2  # runs of one kernel, and none of the other one
+FEWEST_LOST = 2  # runs of one kernel, and none of the other one in their cells
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class ExperimentOutcome:
     """What an experiment gave: finished runs, decisions, failed runs, and whether time was over.
 
     No changed code ran in the cells `unreached`, so they got one run of each kernel only. `counted`
-    are the folders of all runs that may hold counts of lines. The cells without enough runs still
-    need about `needs` seconds.
+    are the folders of all runs that may hold counts of lines. The cells that more time would let
+    compare need about `needs` seconds. `gave_up`: all first runs of one kernel failed.
     """
 
     runs: tuple[StoredRun, ...]
@@ -61,11 +63,26 @@ class ExperimentOutcome:
     unreached: tuple[Cell, ...] = ()
     counted: tuple[tuple[Cell, RunDir], ...] = ()
     needs: float = 0.0
+    gave_up: bool = False
 
-    def lost(self, variant: str) -> tuple[Ended, ...]:
-        """Return the ends of a variant's runs that failed, but for those that the host ended."""
-        ends = (failure.ended for failure in self.failures)
-        return tuple(end for end in ends if f"_{variant}_" in end.run and not end.by_host)
+    def lost(self, side: Side) -> tuple[Ended, ...]:
+        """Return the ends of a kernel's runs that failed, but for those that the host ended."""
+        return lost_of_side(self.failures, side)
+
+    def failed(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        """Return the cells that are not compared because runs failed: more time compares none."""
+        lost = {_cell_of(end, side) for side in get_args(Side) for end in self.lost(side)}
+        missing = self._not_compared(cells)
+        return tuple(cell for cell in missing if self.gave_up or cell.name in lost)
+
+    def short(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        """Return the cells that are not compared because the time was too short."""
+        failed = self.failed(cells)
+        return tuple(cell for cell in self._not_compared(cells) if cell not in failed)
+
+    def _not_compared(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        done = {*self.unreached, *self.compared(cells)}
+        return tuple(cell for cell in cells if cell not in done)
 
     def compared(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
         """Return the cells with enough first runs of both kernels for a comparison."""
@@ -78,6 +95,24 @@ class ExperimentOutcome:
     def first_runs(self) -> tuple[StoredRun, ...]:
         """Return the runs that were planned from the start."""
         return tuple(run for run in self.runs if run.manifest.seed <= self.screened)
+
+
+def lost_of_side(failures: Iterable[Failure], side: Side) -> tuple[Ended, ...]:
+    """Return the ends of a kernel's runs that failed, but for those that the host ended."""
+    ends = (failure.ended for failure in failures)
+    return tuple(end for end in ends if f"_{side}_" in end.run and not end.by_host)
+
+
+def lost_alone(failures: Sequence[Failure], side: Side) -> tuple[Ended, ...]:
+    """Return a kernel's lost runs of the cells in which no run of the other kernel was lost."""
+    other: Side = BASELINE if side == PATCHED else PATCHED
+    both = {_cell_of(end, other) for end in lost_of_side(failures, other)}
+    return tuple(end for end in lost_of_side(failures, side) if _cell_of(end, side) not in both)
+
+
+def _cell_of(end: Ended, side: Side) -> str:
+    """Return the name of a run's cell."""
+    return end.run.rpartition(f"_{side}_")[0]
 
 
 @dataclass
@@ -101,7 +136,7 @@ class Conductor:
         """Run what is missing and decide. Raises what `execute` raises."""
         plan = self.study.plan
         seed, screened = min(plan.study.seeds), max(plan.study.seeds)
-        failures, tried = dict[str, Failure](), list[Cell]()
+        failures, tried, gave_up = dict[str, Failure](), list[Cell](), False
         waiting = spread(plan.cells)
         while waiting:
             count = self._fitting(waiting) or (0 if tried else 1)
@@ -114,7 +149,7 @@ class Conductor:
             ends = [
                 {run.id for run in first if run.variant == side} for side in (PATCHED, BASELINE)
             ]
-            if any(runs <= failures.keys() for runs in ends):
+            if gave_up := any(runs <= failures.keys() for runs in ends):
                 break
             failures |= self._screen(batch)
             ended = {*self.study.results.finished(), *failures}
@@ -132,22 +167,23 @@ class Conductor:
             self._is_over(),
             choose_cells(self._counted(), plan.cells).unreached,
             tuple(self._counted()),
+            gave_up=gave_up,
         )
-        done = {*outcome.unreached, *outcome.compared(plan.cells)}
-        short = (cell for cell in plan.cells if cell not in done)
-        return replace(outcome, needs=fsum(map(self._seconds, short)))
+        return replace(outcome, needs=fsum(map(self._seconds, outcome.short(plan.cells))))
 
     def _again(self, failures: Mapping[str, Failure], seed: int) -> dict[str, Failure]:
         """Run other seeds where the first one of one kernel was lost, until they lose one more.
 
-        One lost run may be chance, so one seed may start when the time is over: as the first seed
-        is lost again whenever the command is repeated, it would never come to another one.
+        The other kernel lost none in this cell, and the patched kernel goes first. One lost run may
+        be chance, so one seed may start when the time is over: as the first seed is lost again
+        whenever the command is repeated, it would never come to another one.
         """
         plan, more, until = self.study.plan, dict[str, Failure](), math.inf
         for later in range(seed + 1, max(plan.study.seeds) + 1):
-            ends = {**failures, **more}
-            lost = [run for run, failure in ends.items() if not failure.ended.by_host]
-            cells = [run.cell for run in plan.runs if run.id in lost and run.seed == seed]
+            ends = tuple({**failures, **more}.values())
+            lost = lost_alone(ends, PATCHED) or lost_alone(ends, BASELINE)
+            runs = [end.run for end in lost]
+            cells = [run.cell for run in plan.runs if run.id in runs and run.seed == seed]
             if len(lost) != 1 or not cells:
                 break
             pair = [planned_run(cells[0], name, later) for name in plan.study.variants]

@@ -8,11 +8,12 @@ from shlex import quote
 
 from numalab.errors import LabError
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.compare.outcomes import Suspicion
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import APART
 from numalab.hunt.hunting import Aim, Hunter
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.property import absolute_property_names
+from numalab.hunt.property import LOST, absolute_property_names
 from numalab.hunt.store_case import store_case
 from numalab.hunt.workers import CaseWorkers
 from numalab.statistics.sequential import LEVEL, LOOKS, FreshSample, decide
@@ -46,13 +47,23 @@ class FoundCase:
 
 @dataclass(frozen=True)
 class HuntOutcome:
-    """The case that was found, if any, how much was searched, and why it ended early (`failed`)."""
+    """The case that was found, if any, how much was searched, and why it ended early (`failed`).
+
+    `losses` are lost guests of the patched kernel where the baseline lost none, and what became of
+    them; no `case` has them.
+    """
 
     case: FoundCase | None = None
     machines: int = 0
     loads: int = 0
     boots: int = 0
     failed: str = ""
+    losses: tuple[Suspicion, ...] = ()
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether no fresh boots refute that the patched kernel loses guests."""
+        return any(loss.confirmed or not loss.samples for loss in self.losses)
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ class PatchHunt:
         the whole hunt keeps it. An error ends the hunt, and is in its outcome.
         """
         machines = loads = 0
-        case, failed = None, ""
+        case, failed, losses = None, "", list[Suspicion]()
         for attempt in range(1, ATTEMPTS + 1):
             left = deadline - time.monotonic()
             if left <= 0 or case is not None:
@@ -87,12 +98,15 @@ class PatchHunt:
             try:
                 hunt = self._hunt(attempt, left * (1 - _RESERVED))
                 machines, loads = machines + hunt.machines, loads + hunt.loads
+                losses += [item for item in hunt.suspicions if item.finding.prop == LOST]
                 for violation in hunt.violations[:1]:
                     case = self._tested(violation)
+                if case is not None and case.prop == LOST:
+                    losses.clear()
             except LabError as error:  # the experiment has its verdict
                 failed = str(error).partition("\n")[0]
                 break
-        return HuntOutcome(case, machines, loads, self.crew.requested, failed)
+        return HuntOutcome(case, machines, loads, self.crew.requested, failed, tuple(losses))
 
     def _hunt(self, seed: int, seconds: float) -> Hunt:
         aim = Aim(

@@ -2,11 +2,10 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from math import ceil
 from pathlib import Path
 
 from numalab.artifact.digest import digest_of
@@ -23,10 +22,9 @@ from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
-from numalab.patch.screening import SLOWER, ran_equally_often
+from numalab.patch.remarks import cell_remarks, losses
+from numalab.patch.screening import SCREEN
 from numalab.patch.standard import (
-    BASELINE,
-    PATCHED,
     Experiment,
     own_settings,
     plan_experiment,
@@ -44,7 +42,7 @@ from numalab.patch.verdict import (
     untested_of,
     word_of,
 )
-from numalab.patch.warned import one_sided, reports_of
+from numalab.patch.warned import reports_of
 from numalab.places import project_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
@@ -52,13 +50,11 @@ from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, LineState, PatchReach, Reached, RunReach
 from numalab.reach.prepare import ReachPlan, prepare_reach
-from numalab.recording.events import describe_lacking
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
-from numalab.results.plan import Cell, texts
+from numalab.results.plan import texts
 from numalab.source.changes import FileChange
-from numalab.units import counted, runs_of
 from numalab.workload.workload_files import shaker
 
 _KCONFIG = re.compile(r"(^|/)Kconfig[^/]*$|defconfig$")
@@ -66,7 +62,7 @@ _OPTIONS = (
     "fragments in kernel-configs set the options of both kernels; defaults count only for options"
     " that the patch adds"
 )
-_SCREEN, _DECIDE = 0.55, 0.75  # of the budget, from its start; the hunt takes the rest
+_DECIDE = 0.75  # of the budget, from its start; the hunt takes the rest
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
         study,
         listener.watch,
         listener.tell,
-        began + _SCREEN * request.seconds,
+        began + SCREEN * request.seconds,
         began + _DECIDE * request.seconds,
         began + request.seconds,
         request.jobs,
@@ -285,25 +281,27 @@ def _judged(
     changes, lost = changes_of(outcome), lost_of(outcome)
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
     reachable = len(study.plan.cells) - len(outcome.unreached)
-    share = len(outcome.compared(study.plan.cells)) / max(1, reachable)
+    compared = len(outcome.compared(study.plan.cells))
     undecided, reports = undecided_of(outcome), reports_of(outcome)
-    why = () if lost is not None else _cell_remarks(outcome, study.plan.cells)
-    remarks = [*why, *verdict.remarks]
+    why = () if lost is not None else cell_remarks(outcome, study.plan.cells)
+    remarks = [*losses(outcome, lost, hunted), *why, *verdict.remarks]
     uncounted = reach is not None and reach.verdict is Reached.NOT and lost is None
-    nothing_ran = uncounted and hunted.case is None and not reports
+    nothing_ran = uncounted and hunted.case is None and not (reports or hunted.may_fail)
     if nothing_ran:
         changes = ()  # what did not run did not change anything
     elif uncounted:  # counts of optimized code have limits
-        how = "the hunt confirmed a regression" if hunted.case else "the kernel logs differ"
+        how = "the kernel logs differ" if reports else "the hunt lost guests of the patched kernel"
+        how = "the hunt confirmed a regression" if hunted.case else how
         remarks.insert(0, f"no changed line was counted, but {how}")
     word = word_of(
         changes,
         lost,
         hunted,
-        share=share,
+        share=compared / max(1, reachable),
         reports=reports,
         undecided=undecided,
         stands_out=bool(standing_out(outcome, study.plan.cells)),
+        runs_failed=bool(outcome.failed(study.plan.cells)) and not outcome.short(study.plan.cells),
         only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
         nothing_ran=nothing_ran,
         tried=bool(outcome.unreached),
@@ -321,6 +319,7 @@ def _judged(
         reports=reports,
         hunt=hunted,
         cells_run=len({run.cell for run in outcome.runs}),
+        compared=compared,
         runs=len(outcome.runs),
         time_over=outcome.time_over,
         undecided=undecided,
@@ -328,40 +327,6 @@ def _judged(
         reach=reach,
         remarks=tuple(remarks),
     )
-
-
-def _cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield what could not be measured, which runs were lost, and which cells not compared."""
-    yield from _lacking(outcome)
-    for variant in (PATCHED, BASELINE):
-        if ends := outcome.lost(variant):
-            reason = ends[0].error.partition("\n")[0]
-            yield f"{runs_of(len(ends))} of the {variant} kernel failed: {reason}"
-    once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
-    yield from (f"{report}; more runs decide" for report in once)
-    if ran_equally_often(read_reaches(outcome.counted)):
-        yield (
-            "changed lines ran equally often in each run: perhaps only in the boot, which all runs"
-            " of a machine share"
-        )
-    if outcome.unreached:
-        skipped = counted(len(outcome.unreached), "cell")
-        yield f"no changed line ran in {skipped}: nothing is compared there"
-    short = len(cells) - len(outcome.unreached) - len(outcome.compared(cells))
-    if short > 0:
-        minutes = max(1, ceil(SLOWER * outcome.needs / _SCREEN / 60))
-        more = f"the same command goes on from here: with --budget {minutes}m it compares them"
-        yield f"the time was too short for {short} of {counted(len(cells), 'cell')}; {more}"
-
-
-def _lacking(outcome: ExperimentOutcome) -> Iterator[str]:
-    """Yield which events of which kernel lack fields, so that nothing is compared by them."""
-    for variant in (PATCHED, BASELINE):
-        facts = [run.manifest.trace for run in outcome.runs if run.manifest.variant == variant]
-        lacking = {
-            event: names for trace in facts if trace for event, names in trace.lacking.items()
-        }
-        yield from (f"the {variant} kernel: {text}" for text in describe_lacking(lacking))
 
 
 def _reach(

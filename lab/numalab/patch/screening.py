@@ -9,6 +9,7 @@ from numalab.reach.model import CodeChange, RunReach, Side
 from numalab.results.plan import Cell, PlannedRun
 from numalab.run_dir import RunDir
 
+SCREEN = 0.55  # of the budget, from its start
 SLOWER = 1.1  # the host may become slower while the runs last
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from numalab.errors import UserError
 from numalab.kernel.kernel_specs import KernelSpec
@@ -13,7 +14,8 @@ from numalab.study.plan import Plan, make_plan
 from numalab.workload.workload import IN_GUEST, BoundWorkload
 from numalab.workload.workload_files import shaker
 
-BASELINE, PATCHED = "baseline", "patched"
+BASELINE: Final = "baseline"
+PATCHED: Final = "patched"
 # Two large nodes, four nodes in a ring, and eight that are unevenly linked.
 MACHINES = ("full-2", "ring-4", "opteron-8")
 LOADS = ("hogs", "sleepers", "wake-ups", "forks", "memory-users", "mixed-server")

@@ -30,12 +30,15 @@ _HEADLINES: dict[Word, str] = {
     "improved": "improvement, no regression found",
     "changed": "behaviour changed, neither better nor worse",
     "no change found": "no change found",
+    "partly compared": "no change found in {compared} of {cells}; {rest} not compared",
     "may differ": "undecided: measures differ that no fresh runs tested",
     "only hunted": "no regression found; only the hunt ran changed lines, so no load is compared",
     "not reached": "not reached: no changed line ran",
     "no code": "no changed line has code: both kernels are the same",
     "not compiled": "not compiled: this kernel's configuration has no code of a changed line",
     "same code": "no effect: the change compiles to the same code in both kernels",
+    "may fail": "undecided: in the hunt, the patched kernel lost a guest",
+    "runs failed": "undecided: runs failed, and no cell could be compared",
     "undecided": "undecided: the time was over; the same command continues",
 }
 _TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED"}
@@ -49,7 +52,12 @@ def render_verdict(verdict: PatchVerdict) -> str:
 
 def headline(verdict: PatchVerdict) -> str:
     """Return the verdict as one sentence."""
-    return _HEADLINES[verdict.word]
+    rest = verdict.cells - verdict.compared
+    return _HEADLINES[verdict.word].format(
+        compared=verdict.compared,
+        cells=counted(verdict.cells, "cell"),
+        rest="the other was" if rest == 1 else f"{rest} were",
+    )
 
 
 def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
@@ -87,9 +95,10 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
 
 
 def lost_text(lost: LostRuns) -> str:
-    """Return of which kernel how many runs failed, and that none of the other one did."""
+    """Return of which kernel how many runs failed, and that none of the other one did there."""
     other = next(name for side, name in NAMES.items() if side != lost.side)
-    return f"{runs_of(len(lost.runs))} of {NAMES[lost.side]} failed, none of {other}"
+    runs = runs_of(len(lost.runs))
+    return f"{runs} of {NAMES[lost.side]} failed, none of {other} in the same cells"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from statistics import fmean, median
-from typing import Literal, get_args
+from typing import Literal
 
 from numalab.measure import MeasureKind
 from numalab.patch.candidates import (
@@ -19,7 +19,12 @@ from numalab.patch.candidates import (
     sample,
     went,
 )
-from numalab.patch.experiment import FEWEST_LOST, DecidedCandidate, ExperimentOutcome
+from numalab.patch.experiment import (
+    FEWEST_LOST,
+    DecidedCandidate,
+    ExperimentOutcome,
+    lost_alone,
+)
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.warned import KernelReport
@@ -35,18 +40,20 @@ Word = Literal[
     "improved",
     "changed",
     "no change found",
+    "partly compared",
     "may differ",
+    "may fail",
     "only hunted",
     "not reached",
     "no code",
     "not compiled",
     "same code",
+    "runs failed",
     "undecided",
 ]
 
 _WORST_FIRST: tuple[Went, ...] = ("regressed", "improved", "changed")
 _OF_CELLS = re.compile(r" --(?:topologies|workloads)[ =]('[^']*'|\S)+")
-_ENOUGH = 0.5  # of the cells: else "no change" would be said of what hardly anybody looked at
 _CLOSE = 0.05  # a p value below it, of a measure that more runs may decide
 _FAMILY = 5  # screening asks for about 1 %, a fifth of the usual level
 
@@ -129,7 +136,8 @@ class PatchVerdict:
     """Everything that is known about a patch.
 
     `subjects` are those of its patches, `place` file and line of the first change, `versions` those
-    of the programs that took part. `cells_run` of the planned `cells` have a finished run.
+    of the programs that took part. `cells_run` of the planned `cells` have a finished run, and
+    `compared` have enough of both kernels.
     """
 
     name: str
@@ -147,6 +155,7 @@ class PatchVerdict:
     hunt: HuntOutcome = field(default_factory=HuntOutcome)
     cells: int = 0
     cells_run: int = 0
+    compared: int = 0
     runs: int = 0
     time_over: bool = False
     undecided: tuple[str, ...] = ()
@@ -286,13 +295,13 @@ def _is_possible(effect: float, sides: FreshSample) -> bool:
 
 
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
-    """Return the lost runs of one kernel, if the other one lost none."""
-    lost = {side: outcome.lost(side) for side in get_args(Side)}
-    ended = [side for side, ends in lost.items() if ends]
-    if len(ended) != 1 or len(lost[ended[0]]) < FEWEST_LOST:
-        return None
-    side, ends = ended[0], lost[ended[0]]
-    if side == BASELINE and not outcome.runs:
+    """Return the lost runs of one kernel in cells in which the other one lost none.
+
+    Those of the patched kernel go first.
+    """
+    side: Side = PATCHED if (ends := lost_alone(outcome.failures, PATCHED)) else BASELINE
+    ends = ends or lost_alone(outcome.failures, BASELINE)
+    if len(ends) < FEWEST_LOST or (side == BASELINE and not outcome.runs):
         return None
     return LostRuns(side, tuple(end.run for end in ends), ends[0].error.partition("\n")[0])
 
@@ -306,6 +315,7 @@ def word_of(
     reports: Sequence[KernelReport] = (),
     undecided: Sequence[str] = (),
     stands_out: bool = False,
+    runs_failed: bool = False,
     only_hunted: bool = False,
     nothing_ran: bool = False,
     tried: bool = True,
@@ -313,25 +323,27 @@ def word_of(
     """Return the verdict in a word; a regression counts more than an improvement.
 
     `share` of the cells in which changed code may run were compared. `stands_out`: measures that
-    were not tested differ (`standing_out`). `only_hunted`: no load of the
-    experiment executed a changed line; `nothing_ran`: the hunt did not, either. `tried`: a cell has
-    runs of both kernels.
+    were not tested differ (`standing_out`). `runs_failed`: so that more time would compare no cell.
+    `only_hunted`: no load of the experiment executed a changed line; `nothing_ran`: the hunt did
+    not, either. `tried`: a cell has runs of both kernels.
     """
+    not_compared: Word = "runs failed" if runs_failed else "undecided"
     if nothing_ran:
-        return "not reached" if tried or hunt.machines else "undecided"
+        return "not reached" if tried or hunt.machines else not_compared
     kinds = {change.went for change in changes}
     sides = {report.side for report in reports} | ({lost.side} if lost is not None else set())
     kinds |= {"regressed" if side == PATCHED else "improved" for side in sides}
-    if hunt.case is not None:
-        return "regressed"
-    for word in _WORST_FIRST:
-        if word in kinds:
-            return word
-    if only_hunted and hunt.machines:
-        return "only hunted"
-    if share < _ENOUGH or undecided:
-        return "undecided"
-    return "may differ" if stands_out else "no change found"
+    kinds |= {"regressed"} if hunt.case is not None else set()
+    words: Sequence[tuple[Word, bool]] = (
+        *((kind, kind in kinds) for kind in _WORST_FIRST),
+        ("may fail", hunt.may_fail),
+        ("only hunted", only_hunted and hunt.machines > 0),
+        ("undecided", bool(undecided)),
+        (not_compared, not share),
+        ("may differ", stands_out),
+        ("partly compared", share < 1),
+    )
+    return next((word for word, holds in words if holds), "no change found")
 
 
 def undecided_of(outcome: ExperimentOutcome) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from numalab.campaign.task import Ended
 from numalab.patch import experiment as module
 from numalab.patch.experiment import Conductor
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.verdict import lost_of
 from numalab.results.layout import Results
 from numalab.results.plan import Cell, PlannedRun, planned_run
 from numalab.results.reader import StoredRun
@@ -152,3 +153,23 @@ def test_a_command_that_is_repeated_tries_one_more_seed_after_a_hang(
     made = clock(Made(lost=lost, hang_s=200.0))
     assert len(made.go_on(150.0).lost(PATCHED)) == 1
     assert len(made.go_on(150.0).lost(PATCHED)) == 2
+
+
+FAILED_IN_BOTH = frozenset({f"ring-2_w_{BASELINE}_1", f"ring-2_w_{PATCHED}_1"})
+
+
+def test_a_cell_in_which_both_kernels_fail_hides_no_loss_in_another_one(
+    clock: Callable[[Made], Made],
+) -> None:
+    lost = FAILED_IN_BOTH | {f"ring-4_w_{PATCHED}_{seed}" for seed in SEEDS}
+    made = clock(Made(lost=lost))
+    outcome = made.go_on(400.0, CELLS)
+    ended = lost_of(outcome)
+    assert ended is not None and ended.side == PATCHED
+    assert ended.runs == (f"ring-4_w_{PATCHED}_1", f"ring-4_w_{PATCHED}_2")
+
+
+def test_no_more_time_is_asked_for_where_runs_failed(clock: Callable[[Made], Made]) -> None:
+    outcome = clock(Made(lost=FAILED_IN_BOTH)).go_on(400.0)
+    assert (outcome.gave_up, outcome.needs) == (True, 0.0)
+    assert (outcome.failed(CELLS[:1]), outcome.short(CELLS[:1])) == (CELLS[:1], ())

@@ -8,15 +8,18 @@ from typing import Any, cast
 import pytest
 
 from numalab.campaign.build import BuiltStudy
-from numalab.campaign.execute import execute
+from numalab.campaign.execute import Failure, execute
+from numalab.campaign.task import Ended
 from numalab.errors import UserError
 from numalab.patch import judge as module
 from numalab.patch.experiment import ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
+from numalab.patch.remarks import cell_remarks, losses
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.verdict import PatchVerdict
 from numalab.reach.model import CodeChange
 from numalab.reach.prepare import ReachPlan
+from numalab.results.layout import Results
 from numalab.results.plan import Cell
 from numalab.source.changes import FileChange
 from support.fake_executor import MATRIX, fake, ready
@@ -84,7 +87,7 @@ def test_cells_without_a_run_are_counted_apart() -> None:
 
 def remarks(outcome: ExperimentOutcome) -> str:
     """Return the remarks on an experiment of one cell."""
-    return "\n".join(module._cell_remarks(outcome, [CELL]))
+    return "\n".join(cell_remarks(outcome, [CELL]))
 
 
 def test_remarks_say_no_more_of_cells_than_is_true() -> None:
@@ -97,3 +100,16 @@ def test_remarks_say_no_more_of_cells_than_is_true() -> None:
     assert skipped == "no changed line ran in 1 cell: nothing is compared there"
     short = remarks(replace(outcome, needs=30.0))
     assert short.endswith("the same command goes on from here: with --budget 1m it compares them")
+
+
+def test_remarks_ask_for_no_time_where_runs_failed() -> None:
+    ends = tuple(
+        Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_{side}_1", 1.0, "panicked"))
+        for side in (BASELINE, PATCHED)
+    )
+    outcome = ExperimentOutcome((), 3, (), ends, time_over=False, gave_up=True)
+    assert remarks(outcome) == "1 of 1 cell not compared, as runs failed"
+    assert list(losses(outcome, None, HuntOutcome())) == [
+        "1 run of the baseline failed: panicked",
+        "1 run of the patched kernel failed: panicked",
+    ]

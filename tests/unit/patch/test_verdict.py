@@ -11,6 +11,8 @@ import pytest
 
 from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
+from numalab.hunt.compare.outcomes import Suspicion
+from numalab.hunt.finding import Finding
 from numalab.measure import Direction, Measure
 from numalab.patch.candidates import (
     Candidate,
@@ -23,6 +25,7 @@ from numalab.patch.candidates import (
 from numalab.patch.ci import patch_problems, render_patch_junit
 from numalab.patch.experiment import DecidedCandidate, ExperimentOutcome
 from numalab.patch.hunting import FoundCase, HuntOutcome
+from numalab.patch.remarks import losses
 from numalab.patch.reply import WIDTH, render_reply
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.text import (
@@ -227,6 +230,37 @@ def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
     alone = lost_of(lost("ring-2_w_baseline_1", "ring-2_w_baseline_2"))
     assert alone is None, "the patched kernel has no run either"
     assert lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-2_w_baseline_1")) is None
+    elsewhere = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-4_w_baseline_1"))
+    assert elsewhere == twice, "only runs of the same cell count"
+
+
+@pytest.mark.parametrize(
+    ("samples", "confirmed", "word"),
+    [(0, False, "may fail"), (3, True, "may fail"), (3, False, "no change found")],
+)
+def test_a_guest_that_only_the_patched_kernel_lost_in_the_hunt_is_in_the_verdict(
+    samples: int, confirmed: bool, word: str
+) -> None:
+    finding = Finding("guest-lost", None, 1.0, 0.0, "the guest's kernel panicked")
+    loss = Suspicion(finding, confirmed, 1.0, 0.0, samples, samples)
+    hunt = HuntOutcome(losses=(loss,))
+    assert word_of((), None, hunt, share=1.0) == word
+    empty = ExperimentOutcome((), 4, (), (), time_over=False)
+    (remark,) = losses(empty, None, hunt)
+    assert remark.startswith("hunt, not with the baseline: the guest's kernel panicked; ")
+
+
+def test_a_verdict_says_why_it_is_open() -> None:
+    assert word_of((), None, HuntOutcome(), share=0.0, runs_failed=True) == "runs failed"
+    assert word_of((), None, HuntOutcome(), share=0.5) == "partly compared"
+    for cells, text in (
+        (2, "no change found in 1 of 2 cells; the other was not compared"),
+        (4, "no change found in 1 of 4 cells; 3 were not compared"),
+    ):
+        partly = verdict([], word="partly compared", cells=cells, compared=1)
+        assert render_verdict(partly).startswith(f"verdict    {text}\n")
+        (case,) = ET.fromstring(render_patch_junit(partly)).iter("skipped")
+        assert case.get("message") == text
 
 
 def test_two_lost_runs_of_the_baseline_alone_are_an_improvement() -> None:
@@ -238,7 +272,9 @@ def test_two_lost_runs_of_the_baseline_alone_are_an_improvement() -> None:
     lost = lost_of(ExperimentOutcome(tuple(finished), 4, (), failures, time_over=False))
     assert lost is not None
     assert word_of((), lost, HuntOutcome(), share=0.0) == "improved"
-    assert lost_text(lost) == "2 runs of the baseline failed, none of the patched kernel"
+    assert lost_text(lost) == (
+        "2 runs of the baseline failed, none of the patched kernel in the same cells"
+    )
 
 
 def test_unchanged_measure_names_the_smallest_change() -> None:
@@ -502,8 +538,7 @@ def test_measure_that_may_differ_is_undecided_when_the_time_is_over() -> None:
     assert undecided_of(replace(decided, decided=(early,), time_over=True)), "4 of 8 fresh runs"
     late = replace(early, sample=FreshSample((10.0, 11.0) * 4, (10.0, 12.0) * 4))
     assert not undecided_of(replace(decided, decided=(late,), time_over=True))
-    assert word_of((), None, HuntOutcome(), share=0.4) == "undecided", "most was not compared"
-    assert word_of((), None, HuntOutcome(), share=0.5) == "no change found"
+    assert word_of((), None, HuntOutcome(), share=0.0) == "undecided", "nothing was compared"
     assert word_of((), None, HuntOutcome(), share=1.0, undecided=names) == "undecided"
 
 

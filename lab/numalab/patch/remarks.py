@@ -1,0 +1,59 @@
+"""The remarks of a verdict: what was lost, and what was not compared."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from typing import get_args
+
+from numalab.patch.experiment import ExperimentOutcome
+from numalab.patch.hunting import HuntOutcome
+from numalab.patch.screening import SCREEN, SLOWER, ran_equally_often
+from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.verdict import LostRuns
+from numalab.patch.warned import NAMES, one_sided, reports_of
+from numalab.reach.counting import read_reaches
+from numalab.reach.model import Side
+from numalab.recording.events import describe_lacking
+from numalab.results.plan import Cell
+from numalab.units import counted, runs_of
+
+
+def losses(outcome: ExperimentOutcome, lost: LostRuns | None, hunted: HuntOutcome) -> Iterator[str]:
+    """Yield what was lost in the hunt, and in runs that are no part of `lost`."""
+    for loss in hunted.losses:
+        yield f"hunt, not with the baseline: {loss.finding.text}; {loss.outcome}"
+    reported = lost.runs if lost is not None else ()
+    for side in get_args(Side):
+        if ends := [end for end in outcome.lost(side) if end.run not in reported]:
+            reason = ends[0].error.partition("\n")[0]
+            yield f"{runs_of(len(ends))} of {NAMES[side]} failed: {reason}"
+
+
+def cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield what could not be measured, and which cells were not compared."""
+    yield from _lacking(outcome)
+    once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
+    yield from (f"{report}; more runs decide" for report in once)
+    if ran_equally_often(read_reaches(outcome.counted)):
+        yield (
+            "changed lines ran equally often in each run: perhaps only in the boot, which all runs"
+            " of a machine share"
+        )
+    if outcome.unreached:
+        skipped = counted(len(outcome.unreached), "cell")
+        yield f"no changed line ran in {skipped}: nothing is compared there"
+    if failed := len(outcome.failed(cells)):
+        yield f"{failed} of {counted(len(cells), 'cell')} not compared, as runs failed"
+    if short := len(outcome.short(cells)):
+        minutes = max(1, ceil(SLOWER * outcome.needs / SCREEN / 60))
+        more = f"the same command goes on from here: with --budget {minutes}m it compares them"
+        yield f"the time was too short for {short} of {counted(len(cells), 'cell')}; {more}"
+
+
+def _lacking(outcome: ExperimentOutcome) -> Iterator[str]:
+    """Yield which events of which kernel lack fields, so that nothing is compared by them."""
+    for variant in (PATCHED, BASELINE):
+        facts = [run.manifest.trace for run in outcome.runs if run.manifest.variant == variant]
+        lacking = {
+            event: names for trace in facts if trace for event, names in trace.lacking.items()
+        }
+        yield from (f"the {variant} kernel: {text}" for text in describe_lacking(lacking))
