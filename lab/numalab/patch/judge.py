@@ -155,7 +155,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
 
     def conclude(hunted: HuntOutcome, counted: Sequence[RunReach]) -> Judged:
         reach = _reach(study, outcome, counted)
-        verdict = _judged(_verdict(request, study), study, outcome, hunted, reach)
+        verdict = _judged(_verdict(request, study, reach), study, outcome, hunted)
         return _written(replace(verdict, seconds=time.monotonic() - began), study)
 
     if lost_of(outcome) is not None:
@@ -232,8 +232,8 @@ def _bench(study: BuiltStudy, kernel: str, files: dict[str, dict[str, bytes]]) -
     )
 
 
-def _verdict(request: Request, study: BuiltStudy) -> PatchVerdict:
-    """Return what is known of a patch before anything has run."""
+def _verdict(request: Request, study: BuiltStudy, reach: PatchReach | None = None) -> PatchVerdict:
+    """Return what is known of a patch by its reach alone."""
     kernel = request.kernel
     built, changes = study.builds.kernels[kernel.base.name], patch_changes(kernel)
     own = own_settings(changes, study.plan.workloads.values())
@@ -249,7 +249,8 @@ def _verdict(request: Request, study: BuiltStudy) -> PatchVerdict:
         remarks=(*own, *texts(study.plan.remarks)),
         command=request.command,
         versions=_versions(study),
-        place=_place(changes),
+        place=_place(changes, reach),
+        reach=reach,
     )
 
 
@@ -260,13 +261,23 @@ def _versions(study: BuiltStudy) -> tuple[str, ...]:
     return (f"numalab {version('numalab')}.", qemu, f"Image: {image.name} {image.digest[:12]}.")
 
 
-def _place(changes: Sequence[FileChange]) -> tuple[str, int]:
-    """Return file and line of the first change of C code, else of any file."""
+def _place(changes: Sequence[FileChange], reach: PatchReach | None) -> tuple[str, int]:
+    """Return file and line of the first change that ran, else of the first of C code, or of any.
+
+    A line in the patched file; for removed lines, the one that follows.
+    """
+    lines = reach.changed if reach is not None else ()
+    ran = {(line.kind, line.file, line.number) for line in lines if line.executions}
     ordered = sorted(changes, key=lambda change: not (change.new or "").endswith((".c", ".h")))
-    for file in ordered:
-        for change in file.changes:
-            line = change.added[0].number if change.added else change.new_start
-            return file.new or file.old or "", line
+    every = [(file, change) for file in ordered for change in file.changes]
+    for file, change in every:
+        for line in change.added:
+            if file.new is not None and ("added", file.new, line.number) in ran:
+                return file.new, line.number
+        if any(("removed", file.old, line.number) in ran for line in change.removed):
+            return file.new or file.old or "", change.new_start
+    for file, change in every[:1]:
+        return file.new or file.old or "", change.new_start
     return "", 1
 
 
@@ -275,7 +286,6 @@ def _judged(
     study: BuiltStudy,
     outcome: ExperimentOutcome,
     hunted: HuntOutcome,
-    reach: PatchReach | None,
 ) -> PatchVerdict:
     """Return the verdict on what ran."""
     changes, lost = changes_of(outcome), lost_of(outcome)
@@ -285,6 +295,7 @@ def _judged(
     undecided, reports = undecided_of(outcome), reports_of(outcome)
     why = () if lost is not None else cell_remarks(outcome, study.plan.cells)
     remarks = [*losses(outcome, lost, hunted), *why, *verdict.remarks]
+    reach = verdict.reach
     uncounted = reach is not None and reach.verdict is Reached.NOT and lost is None
     nothing_ran = uncounted and hunted.case is None and not (reports or hunted.may_fail)
     if nothing_ran:
@@ -324,7 +335,6 @@ def _judged(
         time_over=outcome.time_over,
         undecided=undecided,
         untested=untested_of(outcome, study.plan.cells),
-        reach=reach,
         remarks=tuple(remarks),
     )
 

@@ -135,9 +135,9 @@ def smallest_cell(
 class PatchVerdict:
     """Everything that is known about a patch.
 
-    `subjects` are those of its patches, `place` file and line of the first change, `versions` those
-    of the programs that took part. `cells_run` of the planned `cells` have a finished run, and
-    `compared` have enough of both kernels.
+    `subjects` are those of its patches, `place` file and line of the first change that ran,
+    `versions` those of the programs that took part. `cells_run` of the planned `cells` have a
+    finished run, and `compared` have enough of both kernels.
     """
 
     name: str

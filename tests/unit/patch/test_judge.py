@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -17,11 +17,19 @@ from numalab.patch.hunting import HuntOutcome
 from numalab.patch.remarks import cell_remarks, losses
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.verdict import PatchVerdict
-from numalab.reach.model import CodeChange
+from numalab.reach.model import (
+    CodeChange,
+    LineKind,
+    LineReach,
+    LineState,
+    PatchReach,
+    RunReach,
+    Side,
+)
 from numalab.reach.prepare import ReachPlan
 from numalab.results.layout import Results
 from numalab.results.plan import Cell
-from numalab.source.changes import FileChange
+from numalab.source.changes import Change, ChangedLine, FileChange
 from support.fake_executor import MATRIX, fake, ready
 from support.stored_run import stored_manifest, stored_run
 
@@ -81,7 +89,7 @@ def test_cells_without_a_run_are_counted_apart() -> None:
     outcome = ExperimentOutcome(runs, 1, (), (), time_over=True)
     before = PatchVerdict("x", (), "k", "k+x", "6.12", "icount", "undecided", cells=len(cells))
     study = cast(Any, SimpleNamespace(plan=plan))
-    judged = module._judged(before, study, outcome, HuntOutcome(), None)
+    judged = module._judged(before, study, outcome, HuntOutcome())
     assert (judged.cells_run, judged.cells, judged.runs) == (1, 2, 2)
 
 
@@ -113,3 +121,43 @@ def test_remarks_ask_for_no_time_where_runs_failed() -> None:
         "1 run of the baseline failed: panicked",
         "1 run of the patched kernel failed: panicked",
     ]
+
+
+def test_an_annotation_is_beside_the_first_changed_line_that_ran() -> None:
+    def file(name: str, change: Change) -> FileChange:
+        return FileChange(name, name, "", "", (change,))
+
+    idle, removed = ChangedLine(3, "a"), ChangedLine(5, "b")
+    lines = ChangedLine(8, ""), ChangedLine(9, "c")
+    changes = (
+        file("kernel/sched/a.c", Change(3, 3, (), (idle,))),
+        file("kernel/sched/b.c", Change(5, 6, (removed,), ())),
+        file("kernel/sched/c.c", Change(8, 8, (), lines)),
+    )
+
+    def place(**executions: int) -> tuple[str, int]:
+        reached: tuple[tuple[Side, LineKind, str, int], ...] = (
+            ("patched", "added", "a", 3),
+            ("baseline", "removed", "b", 5),
+            ("patched", "added", "c", 9),
+        )
+        sides = {
+            side: RunReach(
+                series="s", kernel="k", side=side, code=CodeChange.LINES,
+                lines=tuple(
+                    LineReach(
+                        file=f"kernel/sched/{name}.c", number=number, kind=kind, text="",
+                        state=LineState.REACHED if name in executions else LineState.NOT_REACHED,
+                        executions=executions.get(name, 0),
+                    )
+                    for of, kind, name, number in reached
+                    if of == side
+                ),
+            )
+            for side in get_args(Side)
+        }  # fmt: skip
+        return module._place(changes, PatchReach(series="s", code=CodeChange.LINES, **sides))
+
+    assert place(c=7) == ("kernel/sched/c.c", 9)
+    assert place(b=2, c=7) == ("kernel/sched/b.c", 6)
+    assert place() == module._place(changes, None) == ("kernel/sched/a.c", 3)
