@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 from numalab.patch.standard import PATCHED
 from numalab.patch.text import (
+    NOT_SHOWN,
     UNDECIDED,
     UNTESTED,
     case_lines,
     change_line,
     headline,
     reach_summary,
+    unchanged_line,
 )
 from numalab.patch.verdict import PatchVerdict, Word
 from numalab.report.formats.annotations import Problem
@@ -27,7 +29,8 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
     """Render a verdict as JUnit XML: a test for each measure and cell.
 
     Regressions, lost runs, reports of the kernel and a found case are failures. A patch that was
-    not reached is skipped, and so is a measure that is undecided or not tested.
+    not reached is skipped, and so is a measure of which a change is undecided, not tested or not
+    excluded.
     """
     suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
     failures = dict(_failures(verdict))
@@ -45,9 +48,10 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
             name = f"{change.machine}, {change.load}: {change.measure}"
             _case(suite, verdict, name, "", change_line(change).strip())
     for row in verdict.unchanged:
-        _case(
-            suite, verdict, f"{row.measure} in {counted(row.cells, 'cell')}", "", "no change found"
-        )
+        text = unchanged_line(row).strip()
+        _case(suite, verdict, f"{row.measure} in {counted(row.cells, 'cell')}", "", text)
+        if not row.excluded:
+            _skip(suite[-1], f"{NOT_SHOWN}: {text}")
     for why, names in ((UNDECIDED, verdict.undecided), (UNTESTED, verdict.untested)):
         for name in names:
             _case(suite, verdict, name, "", "")

@@ -7,6 +7,7 @@ from textwrap import wrap
 from numalab.patch.candidates import LEAST_PERCENT
 from numalab.patch.hunting import FoundCase
 from numalab.patch.text import effort, figure, headline, lost_text, reach_summary
+from numalab.patch.unchanged import Unchanged
 from numalab.patch.verdict import MeasureChange, PatchVerdict
 from numalab.report.formatting import plain_ascii
 from numalab.units import counted, unit_of_difference
@@ -47,13 +48,12 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         case = verdict.cell_case
         text = f"The smallest machine on which it regressed: {case.machine} ({case.cpus} CPUs)"
         yield [*_wrapped(f"{text}, {case.load}."), "", f"  $ {case.command}"]
-    if verdict.unchanged:
-        least = f"{LEAST_PERCENT:.0f}%"
-        yield [f"No change of {least} or more in (largest that may have gone unseen):", ""] + [
-            f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {figure(row.largest)}"
-            f" {unit_of_difference(row.unit)}"
-            for row in verdict.unchanged
-        ]
+    for excluded, what in (
+        (True, f"No change of {LEAST_PERCENT:.0f}% or more"),
+        (False, "No change shown"),
+    ):
+        if rows := [row for row in verdict.unchanged if row.excluded is excluded]:
+            yield [f"{what} in (largest that may have gone unseen):", "", *map(_unchanged, rows)]
     for title, names in (("Undecided", verdict.undecided), ("Not tested", verdict.untested)):
         if names:
             yield _wrapped(f"{title}: {'; '.join(names)}.")
@@ -62,6 +62,13 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield [line for text in reach_summary(verdict.reach) for line in _wrapped(text)]
     yield ["To reproduce:", "", f"  $ {verdict.command}"]
     yield _wrapped(" ".join(_versions(verdict)))
+
+
+def _unchanged(row: Unchanged) -> str:
+    size = "any"
+    if row.largest is not None:
+        size = f"{figure(row.largest)} {unit_of_difference(row.unit)}"
+    return f"  {row.measure:<24} {counted(row.cells, 'cell'):>9}   {size}"
 
 
 def _versions(verdict: PatchVerdict) -> Iterator[str]:

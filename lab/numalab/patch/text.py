@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from numalab.errors import shown
-from numalab.patch.candidates import HEADLINES, LEAST_PERCENT
+from numalab.patch.candidates import LEAST_PERCENT
 from numalab.patch.hunting import FoundCase
+from numalab.patch.unchanged import Unchanged
 from numalab.patch.verdict import (
     CellCase,
     LostRuns,
     MeasureChange,
     PatchVerdict,
-    Unchanged,
     Word,
 )
 from numalab.patch.warned import NAMES
@@ -21,8 +21,9 @@ from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
 UNDECIDED = "UNDECIDED (the same command adds runs)"
+NOT_SHOWN = "no change shown"
 UNTESTED = "MAY DIFFER (not tested by fresh runs)"
-_MOST_UNCHANGED = 4  # below changes; without any, all headline measures have room
+_MOST_UNCHANGED = 4  # below changes; without any, twice as many have room
 _MOST_OF_A_KIND = 4
 _MOST_LINES_OF_REACH = 3
 _HEADLINES: dict[Word, str] = {
@@ -84,14 +85,21 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield [f"{UNDECIDED}  {_few(verdict.undecided)}"]
     if verdict.untested:
         yield [f"{UNTESTED}  {_few(verdict.untested)}"]
-    if verdict.unchanged:
-        by = f"by {LEAST_PERCENT:.0f} % or more"
-        yield [f"NOT CHANGED {by} (in brackets: the smallest change that would have been seen)"]
-        most = _MOST_UNCHANGED if verdict.changes else len(HEADLINES)
-        more = len(verdict.unchanged) - most
-        rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []
-        yield [*map(unchanged_line, verdict.unchanged[:most]), *rest]
+    yield from _unchanged(verdict)
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
+
+
+def _unchanged(verdict: PatchVerdict) -> Iterator[list[str]]:
+    """Yield the measures of which a change is excluded, and the others without a shown one."""
+    titles = {True: f"NOT CHANGED by {LEAST_PERCENT:.0f} % or more", False: NOT_SHOWN.upper()}
+    kinds = {row.excluded for row in verdict.unchanged}
+    most = _MOST_UNCHANGED * (1 if verdict.changes else 2) // max(1, len(kinds))
+    for kind in (True, False):
+        if rows := [row for row in verdict.unchanged if row.excluded is kind]:
+            more = len(rows) - most
+            rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []
+            yield [f"{titles[kind]} (in brackets: the smallest change that would have been seen)"]
+            yield [*map(unchanged_line, rows[:most]), *rest]
 
 
 def lost_text(lost: LostRuns) -> str:
@@ -171,11 +179,14 @@ def change_line(change: MeasureChange) -> str:
 
 def unchanged_line(row: Unchanged) -> str:
     """Return a measure without a change on a line, with the smallest change in brackets."""
+    where = f"  {row.measure} in {counted(row.cells, 'cell')}"
+    if row.smallest is None:
+        return f"{where} (none: it spreads too much)"
     size = f"{figure(row.smallest)} {unit_of_difference(row.unit)}"
     if row.cells > 1:
         size += " in the median cell"
-    most = f", at most {figure(row.largest)}" if row.largest > row.smallest else ""
-    return f"  {row.measure} in {counted(row.cells, 'cell')} ({size}{most})"
+    most = "none in another" if row.largest is None else f"at most {figure(row.largest)}"
+    return f"{where} ({size}{'' if row.largest == row.smallest else f', {most}'})"
 
 
 def case_lines(case: FoundCase) -> list[str]:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from statistics import fmean, median
 from typing import Literal
 
 from numalab.measure import MeasureKind
@@ -15,7 +14,6 @@ from numalab.patch.candidates import (
     differing,
     is_notable,
     judged,
-    least_effect,
     sample,
     went,
 )
@@ -27,13 +25,12 @@ from numalab.patch.experiment import (
 )
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.unchanged import Unchanged, unchanged_rows
 from numalab.patch.warned import KernelReport
 from numalab.reach.model import PatchReach, Side
 from numalab.results.plan import Cell
-from numalab.results.reader import StoredRun
-from numalab.statistics.comparison import FEWEST, LEVEL, rank_p, smallest_effect
-from numalab.statistics.sequential import LOOKS, FreshSample
-from numalab.statistics.summary import numbers
+from numalab.statistics.comparison import FEWEST, LEVEL, rank_p
+from numalab.statistics.sequential import LOOKS
 
 Word = Literal[
     "regressed",
@@ -55,7 +52,6 @@ Word = Literal[
 _WORST_FIRST: tuple[Went, ...] = ("regressed", "improved", "changed")
 _OF_CELLS = re.compile(r" --(?:topologies|workloads)[ =]('[^']*'|\S)+")
 _CLOSE = 0.05  # a p value below it, of a measure that more runs may decide
-_FAMILY = 5  # screening asks for about 1 %, a fifth of the usual level
 
 
 @dataclass(frozen=True)
@@ -79,21 +75,6 @@ class MeasureChange:
     p_value: float
     runs: int
     simulated: bool = False
-
-
-@dataclass(frozen=True)
-class Unchanged:
-    """A measure that shows no change in `cells` cells.
-
-    `smallest` is the change that four of five such experiments would have seen in the median cell,
-    `largest` the same in the cell with the largest spread, both in the unit of the measure.
-    """
-
-    measure: str
-    unit: str
-    cells: int
-    smallest: float
-    largest: float
 
 
 @dataclass(frozen=True)
@@ -222,7 +203,7 @@ def unchanged_of(
     differ = {(change.machine, change.load, change.measure) for change in changes}
     for cell, name in (*_undecided(outcome), *_untested(outcome, cells)):
         differ.add((cell.topology, cell.label, name))
-    return tuple(_unchanged(outcome.first_runs(), cells, differ))
+    return tuple(unchanged_rows(outcome.first_runs(), cells, differ))
 
 
 def untested_of(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[str, ...]:
@@ -266,32 +247,6 @@ def standing_out(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[tup
 
 def _tested(outcome: ExperimentOutcome) -> set[tuple[Cell, str]]:
     return {(row.candidate.cell, row.candidate.info.name) for row in outcome.decided}
-
-
-def _unchanged(
-    runs: Sequence[StoredRun], cells: Sequence[Cell], shown: set[tuple[str, str, str]]
-) -> Iterator[Unchanged]:
-    infos = {info.name: info for info in judged(runs)}
-    for name in HEADLINES:
-        if name not in infos:
-            continue
-        effects = []
-        for cell in cells:
-            sides = sample(runs, cell, name)
-            effect = smallest_effect(sides.before, sides.after, runs=sides.fewest, family=_FAMILY)
-            if effect is None or (cell.topology, cell.label, name) in shown:
-                continue
-            if infos[name].unit == "%" and not _is_possible(effect, sides):
-                continue
-            effects.append(max(effect, least_effect(compare(sides), infos[name].unit)))
-        if effects:
-            yield Unchanged(name, infos[name].unit, len(effects), median(effects), max(effects))
-
-
-def _is_possible(effect: float, sides: FreshSample) -> bool:
-    """Return whether a share of 0 to 100 % can change by so many points."""
-    mean = fmean(numbers(sides.before))
-    return effect <= max(mean, 100.0 - mean)
 
 
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:

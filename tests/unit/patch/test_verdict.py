@@ -36,9 +36,9 @@ from numalab.patch.text import (
     render_verdict,
     unchanged_line,
 )
+from numalab.patch.unchanged import Unchanged
 from numalab.patch.verdict import (
     PatchVerdict,
-    Unchanged,
     changes_of,
     lost_of,
     smallest_cell,
@@ -152,22 +152,51 @@ def test_what_was_not_tested_and_stands_out_is_no_absence_of_change() -> None:
     assert suite.get("skipped") == "1"
 
 
+def unchanged(
+    name: str, before: Sequence[float], after: Sequence[float], **about: str
+) -> list[Unchanged]:
+    """Return the rows of a headline measure with these values."""
+    stored = [
+        replace(run, measures={name: replace(m, info=replace(m.info, name=name))})
+        for run in runs(before, after, **about)
+        for m in run.measures.values()
+    ]
+    experiment = ExperimentOutcome(tuple(stored), len(before), (), (), time_over=False)
+    return list(unchanged_of(experiment, [CELL], ()))
+
+
 def test_a_share_cannot_change_by_more_than_there_is() -> None:
     name = "numa_local_faults"
-    for values, possible in (
-        (([10, 90, 50], [5, 95, 50]), False),
-        (([49, 50, 51], [49, 50, 51]), True),
-    ):
-        stored = [
-            replace(
-                run,
-                measures={name: replace(m, info=replace(m.info, name=name))},
-            )
-            for run in runs(*values)
-            for m in run.measures.values()
-        ]
-        experiment = ExperimentOutcome(tuple(stored), 3, (), (), time_over=False)
-        assert bool(unchanged_of(experiment, [CELL], ())) is possible
+    (vague,) = unchanged(name, [10, 90, 50], [5, 95, 50])
+    assert (vague.smallest, vague.largest, vague.excluded) == (None, None, False)
+    assert unchanged_line(vague) == "  numa_local_faults in 1 cell (none: it spreads too much)"
+    mail = render_reply(verdict([], unchanged=(vague,)))
+    assert "  numa_local_faults           1 cell   any\n" in mail
+    (clear,) = unchanged(name, [49, 50, 51], [49, 50, 51])
+    assert clear.smallest is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "excluded"),
+    [
+        ([50.0, 50.1, 49.9], [50.0, 50.1, 49.9], True),
+        ([1.5, 0.2, 3.9], [8.0, 2.0, 11.0], False),
+    ],
+)
+def test_only_a_change_that_would_have_been_seen_is_excluded(
+    before: list[float], after: list[float], excluded: bool
+) -> None:
+    """Means that differ by 400 %, with a bracket larger than the mean, are no absence."""
+    (row,) = unchanged("schedstat_wait_mean", before, after, unit="ms")
+    assert row.excluded is excluded
+    whole_text = verdict([], unchanged=(row,))
+    title, line = ("NOT CHANGED by 10 %" if excluded else "NO CHANGE SHOWN"), unchanged_line(row)
+    text = render_verdict(whole_text)
+    assert f"\n{title}" in text and line in text and text.count("(in brackets") == 1
+    assert ("No change of 10% or more in" in render_reply(whole_text)) is excluded
+    assert ("No change shown in" in render_reply(whole_text)) is not excluded
+    (case,) = ET.fromstring(render_patch_junit(whole_text)).findall(".//testcase[2]")
+    assert (case.find("skipped") is None) is excluded
 
 
 def test_runs_that_decide_do_not_choose_the_candidates() -> None:
@@ -291,7 +320,7 @@ def test_unchanged_measure_names_the_smallest_change() -> None:
     ]
     (row,) = unchanged_of(ExperimentOutcome(tuple(stored), 8, (), (), time_over=False), [CELL], ())
     assert row.cells == 1
-    assert 5 < row.smallest < 15
+    assert row.smallest is not None and 5 < row.smallest < 15
 
 
 def test_a_measure_that_seems_to_differ_is_not_called_unchanged() -> None:
@@ -413,7 +442,7 @@ def test_text_is_short_and_begins_with_the_verdict() -> None:
 
 
 def test_unchanged_measure_shows_the_median_of_several_cells() -> None:
-    row = Unchanged("queue_imbalance", "tasks", 4, 0.25, 0.5)
+    row = Unchanged("queue_imbalance", "tasks", 4, 0.25, 0.5, excluded=True)
     assert unchanged_line(row) == (
         "  queue_imbalance in 4 cells (0.25 tasks in the median cell, at most 0.5)"
     )
@@ -427,7 +456,7 @@ def test_unchanged_measure_shows_the_median_of_several_cells() -> None:
 def whole() -> PatchVerdict:
     """Return a verdict with a regression, a case, and an unchanged measure."""
     case = FoundCase("fairness", "a hog got little", Path("c.toml"), 2, 4, 3, (0.1,), (2.0,))
-    row = Unchanged("queue_imbalance", "tasks", 4, 0.25, 0.5)
+    row = Unchanged("queue_imbalance", "tasks", 4, 0.25, 0.5, excluded=True)
     return verdict(
         runs([10, 11, 9, 10], [40, 41, 39, 42]),
         hunt=HuntOutcome(case, 3, 12, 9),
