@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, TypeVar
 
 import typer
@@ -148,8 +149,10 @@ def folder_to_write(path: Path | None, option: str) -> None:
         nearest = next(part for part in (path, *path.absolute().parents) if os.path.lexists(part))
         if not nearest.is_dir():
             raise UserError("is there, and is no folder", file=nearest, key=option)
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise UserError("you may not write to this folder", file=nearest, key=option)
+        try:
+            TemporaryFile(dir=nearest).close()
+        except OSError:
+            raise UserError("cannot write to this folder", file=nearest, key=option) from None
 
 
 def kernel_words(words: Sequence[str] | None) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ def test_a_place_that_can_be_written(tmp_path: Path) -> None:
         check_free(tmp_path, "--out")
     with pytest.raises(UserError, match="--junit: is a device"):
         file_to_write(Path("/dev/null"), "--junit")
+    with pytest.raises(UserError, match="/proc: --junit: cannot write to this folder"):
+        file_to_write(Path("/proc/junit.xml"), "--junit")
     with pytest.raises(UserError, match="cannot read: File name too long"):
         file_to_write(tmp_path / ("x" * 300), "--junit")
 

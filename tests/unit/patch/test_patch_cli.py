@@ -1,7 +1,7 @@
 """`numalab patch`: its options, output and exit codes."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from numalab.cli.study import patch as patch_command
 from numalab.errors import HostError, UserError
 from numalab.patch.judge import Judged, Request
-from numalab.patch.verdict import PatchVerdict
+from numalab.patch.verdict import PatchVerdict, Word
 from numalab.results.layout import Results
 from support.one_command import invoke
 
@@ -90,16 +90,28 @@ def test_wrong_input_is_refused(bench: Bench, words: tuple[str, ...], message: s
     assert bench.requests == []
 
 
-def test_the_verdict_is_printed_before_a_file_that_cannot_be_written(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("word", "exit_code"), [("regressed", 1), ("improved", 3)])
+def test_a_file_that_cannot_be_written_hides_neither_verdict_nor_other_files(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, word: Word, exit_code: int
 ) -> None:
-    def full(path: Path, _: str) -> None:
-        raise HostError(f"cannot write {path}: No space left on device")
+    mail, junit = tmp_path / "mail", tmp_path / "junit.xml"
+
+    def full(path: Path, text: str) -> None:
+        if path == mail:
+            raise HostError(f"cannot write {path}: No space left on device")
+        path.write_text(text)
 
     monkeypatch.setattr(patch_command, "write_text", full)
+    bench.verdict = replace(bench.verdict, word=word)
     app = typer.Typer()
     app.command()(patch_command.command)
-    words = [SERIES, "--base", "debian-6.12", "--reply", str(tmp_path / "mail")]
+    words = [SERIES, "--base", "debian-6.12", "--reply", str(mail), "--junit", str(junit)]
     result = CliRunner().invoke(app, words)
-    assert isinstance(result.exception, HostError)
-    assert result.stdout.startswith("verdict    regression found\n")
+    assert result.stdout.startswith("verdict    ")
+    assert "<testsuite" in junit.read_text()
+    if exit_code == 1:
+        assert result.exit_code == 1
+        assert f"cannot write {mail}" in result.stderr
+    else:
+        assert isinstance(result.exception, HostError)
+        assert result.exception.exit_code == exit_code

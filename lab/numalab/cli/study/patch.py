@@ -10,7 +10,7 @@ import typer
 from numalab.cli import completion, options
 from numalab.cli.live import live_runs
 from numalab.cli.output import ModeName, continued_by, emit, progress_lines, say, say_waiting
-from numalab.errors import UserError, shown
+from numalab.errors import HostError, LabError, UserError, shown
 from numalab.files import write_text
 from numalab.kernel.patched_kernel import patched_kernel
 from numalab.patch.ci import patch_problems, render_patch_junit
@@ -128,9 +128,13 @@ def command(
     if judged.results.html.exists():
         say(f"page: {shown(judged.results.html.absolute())}")
     emit(judged.verdict, as_json, render_verdict(judged.verdict).rstrip("\n"))
-    _write(judged.verdict, reply, junit, annotations)
+    failed = _write(judged.verdict, reply, junit, annotations)
     if judged.verdict.exit_code:
+        for error in failed:
+            say(str(error))
         raise typer.Exit(judged.verdict.exit_code)
+    if failed:
+        raise HostError("; ".join(map(str, failed)))
 
 
 def _command(
@@ -160,16 +164,23 @@ def _write(
     reply: Path | None,
     junit: Path | None,
     annotations: Annotations | None,
-) -> None:
-    if reply is not None:
-        write_text(reply, render_reply(verdict))
-    if junit is not None:
-        write_text(junit, render_patch_junit(verdict))
+) -> list[LabError]:
+    """Write what can be written, and return what could not."""
     problems = patch_problems(verdict)
-    if annotations == "gitlab":
-        write_text(_CODE_QUALITY, render_code_quality(problems))
-    elif annotations == "github" and problems:
+    if annotations == "github" and problems:
         say(render_github(problems).rstrip("\n"))
+    failed = list[LabError]()
+    for path, text in (
+        (reply, render_reply(verdict)),
+        (junit, render_patch_junit(verdict)),
+        (_CODE_QUALITY if annotations == "gitlab" else None, render_code_quality(problems)),
+    ):
+        try:
+            if path is not None:
+                write_text(path, text)
+        except LabError as error:
+            failed.append(error)
+    return failed
 
 
 def _names(text: str | None, option: str) -> tuple[str, ...]:
