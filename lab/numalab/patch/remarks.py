@@ -35,7 +35,7 @@ def cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[
     yield from (f"{report}; more runs decide" for report in once)
     if ran_equally_often(read_reaches(outcome.counted)):
         yield (
-            "changed lines ran equally often in each run: perhaps only in the boot, which all runs"
+            "changed code ran equally often in each run: perhaps only in the boot, which all runs"
             " of a machine share"
         )
     if outcome.unreached:

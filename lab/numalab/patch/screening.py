@@ -65,13 +65,13 @@ def _executions(reach: RunReach) -> int:
 
 
 def ran_equally_often(counted: Iterable[tuple[Cell, RunReach]]) -> bool:
-    """Whether changed lines ran, and equally often in each of several runs of a machine and kernel.
+    """Whether changed code ran, and equally often in each of several runs of a machine and kernel.
 
-    Lines that only the boot executes do so, but also periodic code under a regular load.
+    Code that only the boot executes does so, but also periodic code under a regular load.
     """
     of_machines: dict[tuple[str, str], list[tuple[int, ...]]] = {}
     for cell, reach in counted:
-        executions = tuple(line.executions for line in reach.changed)
+        executions = tuple(item.executions for item in (*reach.changed, *reach.functions))
         of_machines.setdefault((cell.topology, reach.side), []).append(executions)
     ran = [counts for counts in of_machines.values() if any(map(sum, counts))]
     return bool(ran) and all(len(counts) > 1 and len(set(counts)) == 1 for counts in ran)

@@ -64,6 +64,13 @@ def test_lines_of_the_boot_run_equally_often_in_each_run() -> None:
     assert not ran_equally_often([(A, reach(4)), (A, reach(5))])
     assert not ran_equally_often([(A, reach(4))]), "one run tells nothing"
     assert not ran_equally_often([(A, reach(0)), (A, reach(0))])
+    users = [
+        reach(4).model_copy(
+            update={"functions": (FunctionReach(name="f", file="f.c", executions=count),)}
+        )
+        for count in (8, 9)
+    ]
+    assert not ran_equally_often([(A, run) for run in users]), "functions that use a macro differ"
 
 
 def test_a_first_part_of_the_cells_has_all_machines_and_loads() -> None:
