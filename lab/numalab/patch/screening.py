@@ -71,7 +71,8 @@ def ran_equally_often(counted: Iterable[tuple[Cell, RunReach]]) -> bool:
     """
     of_machines: dict[tuple[str, str], list[tuple[int, ...]]] = {}
     for cell, reach in counted:
-        executions = tuple(item.executions for item in (*reach.changed, *reach.functions))
+        lines = (line.executions for line in reach.changed)
+        executions = (*lines, *(function.executions for function in reach.functions))
         of_machines.setdefault((cell.topology, reach.side), []).append(executions)
     ran = [counts for counts in of_machines.values() if any(map(sum, counts))]
     return bool(ran) and all(len(counts) > 1 and len(set(counts)) == 1 for counts in ran)

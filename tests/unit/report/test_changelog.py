@@ -221,3 +221,15 @@ def test_columns_of_counts_fit_a_mail(
     ):
         assert len(lines) >= len(rows) + 1
         assert all(len(line) <= WIDEST and line.isascii() for line in lines)
+
+
+def test_the_tables_of_a_patch_have_its_verdict() -> None:
+    """Their own one is of all runs, also those that chose the measures."""
+    text = "verdict    undecided: the time was over; the same command continues\npatch      x"
+    for reports in ([sample_report()], thread_cells()):
+        study = replace(StudyResults.of(*reports), verdict=text)
+        (verdict,) = re.findall(r"^Verdict:(.*?)^$", render_changelog(study), re.S | re.M)
+        assert " ".join(verdict.split()).startswith(
+            "undecided: the time was over; the same command continues (see verdict.txt)."
+            " The tables test each cell alone, with the runs of all seeds."
+        )

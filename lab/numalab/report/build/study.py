@@ -41,7 +41,10 @@ from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers
 
 _JUDGED_ANEW = "the claims are those of the study's file today, not those before the runs"
 _MOST_OF_VERDICT = 64 << 10  # bytes
-_EACH_ALONE = "The tables below test each cell alone, so some measures differ by chance."
+_EACH_ALONE = (
+    "The tables below test each cell alone, with the runs of all seeds: some measures differ by"
+    " chance."
+)
 
 
 def gather(results: Results, errors: Mapping[str, str] | None = None) -> document.StudyResults:

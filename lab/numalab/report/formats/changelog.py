@@ -48,9 +48,12 @@ def render_changelog(study: StudyResults) -> str:
     order = {cell.cell: place for place, cell in enumerate(study.differences)}
     parts = [ReportPart(tuple(block.split("\n"))) for block in plain_block(study)]
     title = formatting.differences_title(study)
+    of_all = _of_patch(study.verdict) if study.verdict else f"{title}." if title else ""
     for number, group in enumerate(cell_tables.alike(study.reports)):
         reports = sorted(group, key=lambda report: order[report.cell])
-        parts += [ReportPart(("", ""))] * (number > 0) + [*_parts(reports, title)]
+        is_alone = len(reports) == 1 and not study.verdict
+        verdict = reports[0].verdict if is_alone else of_all
+        parts += [ReportPart(("", ""))] * (number > 0) + [*_parts(reports, verdict)]
     if len(study.reports) > 1:
         lines = fit(parts, MOST_LINES, _left_out)
     else:
@@ -58,14 +61,20 @@ def render_changelog(study: StudyResults) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
+def _of_patch(text: str) -> str:
+    """Return the verdict on a patch in a sentence, and how the tables differ from it."""
+    word = text.partition("\n")[0].removeprefix("verdict").strip()
+    return f"{word} (see verdict.txt). The tables test each cell alone, with the runs of all seeds."
+
+
 def _left_out(text: str) -> list[str]:
     return ["", *wrap(f"Left out here, see report.json or index.html: {text}.", WIDTH)]
 
 
-def _parts(reports: Sequence[CellReport], title: str) -> Iterator[ReportPart]:
+def _parts(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
     """Yield the parts of a text about cells that compare the same variants."""
     patched = range(1, len(reports[0].variants))
-    yield from _header(reports, title)
+    yield from _header(reports, verdict)
     for index in patched:
         yield from _means(reports, index)
     yield from _claims(reports)
@@ -76,10 +85,9 @@ def _parts(reports: Sequence[CellReport], title: str) -> Iterator[ReportPart]:
     yield ReportPart(("", *_footer(reports)))
 
 
-def _header(reports: Sequence[CellReport], title: str) -> Iterator[ReportPart]:
+def _header(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
     first = reports[0]
     yield ReportPart((*wrap(formatting.plain_ascii(first.question), WIDTH), ""))
-    verdict = first.verdict if len(reports) == 1 else f"{title}." if title else ""
     if verdict:
         yield ReportPart(tuple(_field("Verdict", verdict)))
     if len(reports) > 1 and (counts := formatting.claim_counts(reports)):
