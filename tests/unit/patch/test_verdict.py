@@ -15,6 +15,7 @@ from numalab.hunt.compare.outcomes import Suspicion
 from numalab.hunt.finding import Finding
 from numalab.measure import Direction, Measure
 from numalab.patch.candidates import (
+    HEADLINES,
     Candidate,
     compare,
     find_candidates,
@@ -633,3 +634,15 @@ def test_a_line_that_did_not_run_has_the_feature_that_it_needs() -> None:
     assert reach_summary(patch.model_copy(update={"baseline": other}))[1:] == [
         "  not reached: kernel/sched/fair.c:7761 in select_idle_smt()"
     ], "the guests have what both functions need"
+
+
+def test_measures_with_and_without_an_excluded_change_fit_the_text() -> None:
+    rows = [
+        Unchanged(name, "tasks", 2, 0.25, 0.5, excluded=excluded)
+        for excluded in (True, False)
+        for name in HEADLINES
+    ]
+    text = render_verdict(verdict([], unchanged=tuple(rows), remarks=("last",)))
+    assert text.count("  and 2 more measures\n") == 2
+    assert text.endswith("remark     last\n")
+    assert len(text.splitlines()) <= MOST_LINES

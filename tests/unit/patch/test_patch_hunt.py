@@ -1,0 +1,31 @@
+"""What the hunt for a regression keeps for the verdict."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from numalab.hunt.compare.outcomes import Suspicion
+from numalab.hunt.finding import Finding
+from numalab.hunt.outcome import Hunt
+from numalab.patch import hunting
+from numalab.patch.hunting import PatchHunt
+
+
+def suspected(prop: str) -> Suspicion:
+    """Return a suspicion for which the time was over."""
+    return Suspicion(Finding(prop, None, 1.0, 0.0, "why"), False, None, None, 0, 0)
+
+
+def test_lost_guests_are_kept_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, other = suspected("guest-lost"), suspected("fairness")
+    hunts = iter([Hunt(machines=1, suspicions=[other, loss]), Hunt(), Hunt()])
+    hunter = SimpleNamespace(run=lambda: next(hunts))
+    monkeypatch.setattr(hunting, "Hunter", lambda *_: hunter)
+    nothing = cast(Any, None)
+    crew = cast(Any, SimpleNamespace(requested=3))
+    hunt = PatchHunt(nothing, nothing, nothing, crew, Path("/nowhere"), lambda _: None)
+    outcome = hunt.run(time.monotonic() + 60)
+    assert (outcome.losses, outcome.may_fail) == ((loss,), True)
