@@ -254,6 +254,7 @@ def _joined(pieces: Sequence[LineCode]) -> LineCode:
         tuple(jump for code in pieces for jump in code.jumps),
         tuple(dict.fromkeys(name for code in pieces for name in code.functions)),
         tuple(address for code in pieces for address in code.shared),
+        frozenset(pair for code in pieces for pair in code.apart),
     )
 
 

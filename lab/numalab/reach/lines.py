@@ -10,8 +10,10 @@ of functions that are inlined at the line, but for moves, which gcc may put befo
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from numalab.reach.listing import Instruction, Row, StaticJump
 
@@ -22,9 +24,12 @@ _MOVE = re.compile(r"(c?mov|lea|nop|xor|cltq|cdqe)")
 # An instruction that writes memory, which gcc never moves before a test: the last operand of AT&T.
 _STORE = re.compile(r"(?!cmp|test|bt|nop|call|jmp)(lock )?\w+\s+(.*,)?[^,()]*\([^()]*\)(\s+#.*)?$")
 
+_TABLE = re.compile(r"(notrack )?jmp\s+\*")  # a jump to where memory says
+
 _LONGEST_CHAIN = 4  # jumps from one to the next
 
 Place = tuple[str, int]
+Point = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,21 +48,35 @@ class Jump:
 class LineCode:
     """The code of a line in one object.
 
-    `parts` are the inlined copies. A part ran as often as the most frequent of its points; a point
-    as often as the rarest of its addresses. `functions` hold the line. At the `shared` addresses
-    there may be more of it, which gcc has merged with equal code: what ran there may be the line.
+    `parts` are the inlined copies. A point of a part ran as often as the rarest of its addresses;
+    points are in the order of paths. Those whose first addresses are `apart` are on different
+    paths: gcc has duplicated the line, and their executions add up. Of points on one path the most
+    frequent one counts. `functions` hold the line. At the `shared` addresses there may be more of
+    it, which gcc has merged with equal code: what ran there may be the line.
     """
 
-    parts: tuple[tuple[tuple[int, ...], ...], ...]
+    parts: tuple[tuple[Point, ...], ...]
     jumps: tuple[Jump, ...]
     functions: tuple[str, ...]
     shared: tuple[int, ...] = ()
+    apart: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def addresses(self) -> Iterator[int]:
         """The addresses of all points, and the shared ones."""
         yield from (address for part in self.parts for point in part for address in point)
         yield from self.shared
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An instruction in the order of its function: those that may follow have lower numbers.
+
+    `later` has the bits of their numbers. That a loop goes back does not count.
+    """
+
+    number: int
+    later: int
 
 
 @dataclass
@@ -71,6 +90,9 @@ class Code:
     _by_place: dict[Place, list[Row]] = field(init=False, default_factory=dict)
     _real: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
     _inlined: dict[Place, list[Instruction]] = field(init=False, default_factory=dict)
+    _static: dict[int, int] = field(init=False)
+    _entries: dict[str, int] = field(init=False, default_factory=dict)
+    _steps: dict[str, dict[int, _Step]] = field(init=False, default_factory=dict)
     targets: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,14 +101,15 @@ class Code:
         self._addresses = [instruction.address for instruction in self.instructions]
         for row in self.rows:
             self._by_place.setdefault((row.file, row.line), []).append(row)
+        self._static = {jump.address: jump.target for jump in self.static_jumps}
         for instruction in self.instructions:
+            self._entries.setdefault(instruction.function, instruction.address)
             self._real.setdefault(instruction.places[0], []).append(instruction)
             for place in dict.fromkeys(instruction.places[1:]):
                 self._inlined.setdefault(place, []).append(instruction)
         conditional = (instruction.target for instruction in self.instructions)
         plain = (_plain_target(instruction) for instruction in self.instructions)
-        static = (jump.target for jump in self.static_jumps)
-        groups = (conditional, plain, static)
+        groups = (conditional, plain, self._static.values())
         self.targets = {target for group in groups for target in group if target}
 
     def places(self) -> Iterable[Place]:
@@ -106,14 +129,21 @@ class Code:
                 by_function.setdefault(_COLD.sub("", instruction.function), []).append(row)
         for instruction in (*real, *inlined):
             by_function.setdefault(_COLD.sub("", instruction.function), [])
-        parts: list[tuple[tuple[int, ...], ...]] = []
+        parts: list[tuple[Point, ...]] = []
+        apart = set[tuple[int, int]]()
         for function, statements in by_function.items():
             own = [
                 instruction
                 for instruction in (*real, *inlined)
                 if _COLD.sub("", instruction.function) == function
             ]
-            parts += self._parts(place, statements, own)
+            steps = self._function(function)
+            for part in self._parts(place, statements, own, steps):
+                starts = {point[0]: point for point in part}
+                order = sorted(starts, key=lambda at: -steps[at].number if at in steps else 1)
+                parts.append(tuple(starts[at] for at in order))
+                pairs = combinations(order, 2)
+                apart.update(pair for pair in pairs if _are_apart(*pair, steps))
         names = tuple(dict.fromkeys(_CLONE.sub("", name) for name in by_function))
         if not parts:
             return None
@@ -121,7 +151,52 @@ class Code:
         stores = (item.address for item in real if _STORE.match(item.text))
         elsewhere = dict.fromkeys((*self._elsewhere(place, rows, (*real, *inlined)), *stores))
         shared = tuple(address for address in elsewhere if address not in counted)
-        return LineCode(tuple(parts), tuple(self._jumps(real, self._line_at)), names, shared)
+        jumps = tuple(self._jumps(real, self._line_at))
+        return LineCode(tuple(parts), jumps, names, shared, frozenset(apart))
+
+    def _function(self, name: str) -> Mapping[int, _Step]:
+        """Return the order of a function's instructions by address.
+
+        It has only those to which known ways lead from its first one: none of a function that jumps
+        where memory says.
+        """
+        if name not in self._steps:
+            self._steps[name] = self._ordered(name) if name in self._entries else {}
+        return self._steps[name]
+
+    def _ordered(self, name: str) -> dict[int, _Step]:
+        steps: dict[int, _Step] = {}
+        begun = set[int]()
+        stack = [self._entries[name]]
+        while stack:
+            address = stack[-1]
+            instruction = self._at(address)
+            if instruction is None or _COLD.sub("", instruction.function) != name:
+                stack.pop()
+                continue
+            if _TABLE.match(instruction.text):
+                return {}
+            ways = self._onward(instruction)
+            if address not in begun:
+                begun.add(address)
+                stack += [way for way in ways if way not in begun]
+                continue
+            stack.pop()
+            if address not in steps:
+                later = 0
+                for step in (steps[way] for way in ways if way in steps):
+                    later |= step.later | 1 << step.number
+                steps[address] = _Step(len(steps), later)
+        return steps
+
+    def _onward(self, instruction: Instruction) -> list[int]:
+        """Return where it goes on. Behind ud2, too: the kernel goes on after a warning."""
+        address = instruction.address
+        onward = (instruction.target, self._static.get(address), _plain_target(instruction))
+        ways = [target for target in onward if target]
+        after = self._after(address)
+        ends = instruction.text.startswith(("jmp", "ret")) and address not in self._static
+        return ways if ends or after is None else [*ways, after.address]
 
     def _elsewhere(
         self, place: Place, rows: Iterable[Row], own: Sequence[Instruction]
@@ -137,11 +212,18 @@ class Code:
                 yield row.address
 
     def _parts(
-        self, place: Place, statements: list[Row], real: list[Instruction]
-    ) -> Iterable[tuple[tuple[int, ...], ...]]:
-        """Return the copies of a line in one function."""
-        exact: dict[tuple[Place, ...], list[tuple[int, ...]]] = {}
-        markers: list[tuple[int, ...]] = []
+        self,
+        place: Place,
+        statements: list[Row],
+        real: list[Instruction],
+        steps: Mapping[int, _Step],
+    ) -> Iterable[tuple[Point, ...]]:
+        """Return the inlined copies of a line in one function.
+
+        Jumps and stores without a beginning count on paths without one.
+        """
+        exact: dict[tuple[Place, ...], list[Point]] = {}
+        markers: list[Point] = []
         for row in statements:
             instruction = self._at(row.address)
             assert instruction is not None
@@ -155,6 +237,11 @@ class Code:
             outer = instruction.places[instruction.places.index(place) + 1 :]
             copies.setdefault(outer, []).append(instruction)
         loose = {outer: own for outer, own in copies.items() if outer not in exact}
+        for outer, points in exact.items():
+            for item in copies.get(outer, ()):
+                stays = item.target or _STORE.match(item.text)
+                if stays and all(_are_apart(item.address, at, steps) for (at, *_) in points):
+                    points.append((item.address,))
         yield from (tuple(dict.fromkeys(points)) for points in exact.values())
         for own in loose.values():
             jumps = [instruction.address for instruction in own if _stays(instruction, place)]
@@ -166,31 +253,30 @@ class Code:
         if not exact and not loose and markers:
             yield tuple(dict.fromkeys(markers))
 
-    def _marker(self, address: int) -> tuple[int, ...]:
+    def _marker(self, address: int) -> Point:
         """Return the addresses of a statement without instructions of its own.
 
         Where other code jumps to the address, it may belong to the block before, unless that ends
         with a conditional jump: gcc removes a block that holds a statement without instructions.
         """
         before = self._before(address)
-        if address in self.targets and before is not None:
-            static = any(jump.address == before.address for jump in self.static_jumps)
-            if static or (before.falls_through and before.target is None):
-                return (address, before.address)
-        return (address,)
+        if before is None or address not in self.targets:
+            return (address,)
+        goes_on = before.falls_through and before.target is None
+        is_before = goes_on or before.address in self._static
+        return (address, before.address) if is_before else (address,)
 
     def _jumps(
         self, instructions: Iterable[Instruction], line: Callable[[int, Instruction], int]
     ) -> Iterator[Jump]:
         """Return the jumps among instructions; `line` is of an address, seen from a jump."""
-        static = {jump.address: jump.target for jump in self.static_jumps}
         for instruction in instructions:
-            target = instruction.target or static.get(instruction.address)
+            target = instruction.target or self._static.get(instruction.address)
             after = self._after(instruction.address)
             if target is None or after is None:
                 continue
             yield Jump(
-                instruction.address, after.address, target, instruction.address in static,
+                instruction.address, after.address, target, instruction.address in self._static,
                 line(after.address, instruction), line(target, instruction),
             )  # fmt: skip
 
@@ -248,10 +334,25 @@ class Code:
 
 def executions(code: LineCode, counts: Mapping[int, int]) -> int:
     """Return how often a line ran; `counts` are the executions by address."""
-    return sum(
-        max(min(counts.get(address, 0) for address in point) for point in part)
-        for part in code.parts
-    )
+    return sum(_executions(part, code.apart, counts) for part in code.parts)
+
+
+def _executions(
+    part: Sequence[Point], apart: frozenset[tuple[int, int]], counts: Mapping[int, int]
+) -> int:
+    """Return the highest sum over points that ran and are equally deep: these are all apart.
+
+    A point is one deeper than the deepest before it that it can follow.
+    """
+    depths: dict[int, int] = {}
+    sums: Counter[int] = Counter()
+    for point in part:
+        at = point[0]
+        if count := min(counts.get(address, 0) for address in point):
+            before = (depth for other, depth in depths.items() if (other, at) not in apart)
+            depths[at] = max(before, default=0) + 1
+            sums[depths[at]] += count
+    return max(sums.values(), default=0)
 
 
 def _stays(instruction: Instruction, place: Place | None = None) -> bool:
@@ -263,3 +364,11 @@ def _stays(instruction: Instruction, place: Place | None = None) -> bool:
 def _plain_target(instruction: Instruction) -> int | None:
     match = re.match(r"jmp\s+([0-9a-f]+)\b", instruction.text)
     return int(match[1], 16) if match else None
+
+
+def _are_apart(first: int, second: int, steps: Mapping[int, _Step]) -> bool:
+    """Tell whether neither of two instructions can follow the other."""
+    if first == second or first not in steps or second not in steps:
+        return False
+    left, right = steps[first], steps[second]
+    return not (left.later >> right.number | right.later >> left.number) & 1

@@ -1,9 +1,16 @@
 """The code of a line: parsed from binutils' listings, moved instructions, inlined copies."""
 
+import random
+from collections import Counter
+from itertools import combinations
+
 import pytest
 
+from numalab.reach.line_table import line_code
 from numalab.reach.lines import _STORE, Code, executions
 from numalab.reach.listing import (
+    Instruction,
+    Row,
     StaticJump,
     Symbol,
     parse_instructions,
@@ -319,3 +326,93 @@ def test_a_store_to_which_other_paths_go_is_shared() -> None:
 )  # fmt: skip
 def test_what_writes_memory(text: str, is_store: bool) -> None:
     assert bool(_STORE.match(text)) is is_store
+
+
+def flow(texts: dict[int, str], line: dict[int, int], starts: tuple[int, ...]) -> Code:
+    """Return code of one function: texts and lines by address, and where statements begin."""
+    instructions = [
+        Instruction(at, text, "wake.cold" if at >= 0x1000 else "wake", ((FILE, line.get(at, 1)),))
+        for at, text in texts.items()
+    ]
+    rows = [Row(at, FILE, line.get(at, 1), True, is_empty=False) for at in starts]
+    return Code(rows, instructions, ())
+
+
+# record_wakee() of Linux 6.12 by gcc 12.2 (shortened): the second condition is there twice, for
+# both ways of the first one.
+TWICE = {
+    0x10: "js     30 <wake+0x20>",
+    0x12: "cmp    %rbx,(%rax)", 0x14: "je     20 <wake+0x10>",
+    0x16: "mov    %rbx,(%rax)",
+    0x20: "ret",
+    0x30: "shr    (%rdx)", 0x32: "cmp    %rbx,(%rax)", 0x34: "jne    16 <wake+0x6>",
+    0x36: "jmp    20 <wake+0x10>",
+}  # fmt: skip
+TEST = dict.fromkeys((0x12, 0x14, 0x32, 0x34), 2)
+
+
+def test_duplicates_on_different_paths_add_up() -> None:
+    counts = dict.fromkeys((0x12, 0x14), 31994) | dict.fromkeys((0x32, 0x34), 1571)
+    line = line_code((FILE, 2), [flow(TWICE, TEST, (0x12, 0x32))])
+    assert line is not None
+    assert executions(line, counts) == 31994 + 1571
+    assert executions(line, {0x12: 4, 0x14: 4}) == 4
+    cold = {
+        at + 0x1000 * (at >= 0x30): text.replace(" 30 ", " 1030 ") for at, text in TWICE.items()
+    }
+    far = dict.fromkeys((0x12, 0x14, 0x1032, 0x1034), 2)
+    line = flow(cold, far, (0x12, 0x1032)).line((FILE, 2))
+    assert line is not None
+    assert executions(line, {0x12: 5, 0x1032: 2}) == 7
+
+
+def test_a_jump_or_store_on_a_path_without_a_statement_adds_up() -> None:
+    """What else is on such a path may have been moved there."""
+    line = flow(TWICE, TEST, (0x12,)).line((FILE, 2))
+    assert line is not None
+    assert line.parts == (((0x34,), (0x12,)),)
+    assert executions(line, {0x12: 5, 0x32: 2, 0x34: 2}) == 7
+
+
+def test_what_follows_on_a_path_does_not_add_up() -> None:
+    line = flow(TWICE, dict.fromkeys((0x10, 0x16, 0x32), 2), (0x10, 0x16, 0x32)).line((FILE, 2))
+    assert line is not None
+    assert executions(line, {0x10: 9, 0x32: 3, 0x16: 8}) == 9
+    loop = {0x10: "test   %eax,%eax", 0x12: "call   50", 0x14: "jne    12 <wake+0x2>", 0x16: "ret"}
+    line = flow(loop, dict.fromkeys((0x10, 0x14), 2), (0x10, 0x14)).line((FILE, 2))
+    assert line is not None
+    assert executions(line, {0x10: 1, 0x14: 6}) == 6
+
+
+def test_a_jump_to_where_memory_says_leaves_the_order_unknown() -> None:
+    texts = TWICE | {0x36: "jmp    *0x0(,%rax,8)"}
+    line = flow(texts, TEST, (0x12, 0x32)).line((FILE, 2))
+    assert line is not None
+    assert executions(line, {0x12: 5, 0x32: 2}) == 5
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_line_has_no_more_executions_than_passes(seed: int) -> None:
+    """On paths without a loop: at least those of each point, and all if no pass has two points."""
+    rng = random.Random(seed)
+    size = rng.randint(6, 40)
+    texts, ways = dict[int, str](), dict[int, list[int]]()
+    for at in range(1, size):
+        kind, target = rng.choice(("test", "test", "jne", "jmp")), rng.randint(at + 1, size)
+        texts[at] = "test   %eax,%eax" if kind == "test" else f"{kind}    {target:x} <wake>"
+        ways[at] = {"test": [at + 1], "jmp": [target], "jne": [at + 1, target]}[kind]
+    texts[size] = "ret"
+    points = rng.sample(range(1, size + 1), rng.randint(2, 5))
+    line = flow(texts, dict.fromkeys(points, 2), tuple(points)).line((FILE, 2))
+    counts, passes, pairs = Counter[int](), 0, set[tuple[int, int]]()
+    for _ in range(300):
+        path = [1]
+        while path[-1] != size:
+            path.append(rng.choice(ways[path[-1]]))
+        counts.update(path)
+        passes += any(point in path for point in points)
+        pairs |= set(combinations([at for at in path if at in points], 2))
+    assert line is not None
+    count = executions(line, counts)
+    assert max(counts[point] for point in points) <= count <= passes
+    assert pairs or count == passes
