@@ -189,6 +189,9 @@ def table_lines(
     ).items():
         content = lines[number - 1] if number <= len(lines) else ""
         code, ways = _own_code(name, number, codes, source), _ways_to(name, number, codes, source)
+        if code is not None:
+            leading = _leading(name, number, code, codes, source)
+            code = replace(code, shared=(*code.shared, *leading))
         if code is not None or ways:
             yield TableLine(
                 name, number, kind, content, code, state=LineState.NOT_REACHED,
@@ -240,6 +243,23 @@ def _ways_to(
                 return []
             ways += [((jump, taken), at) for taken in away]
     return ways if around else []
+
+
+def _leading(
+    name: str, number: int, code: LineCode, codes: Sequence[Code], source: SourceText
+) -> Iterator[int]:
+    """Yield the jumps that lead to a line of a condition from its earlier lines.
+
+    Only to one with fewer jumps than operands: gcc may count its first operand for a line before.
+    """
+    operands = source.operands(number)
+    if operands == 1 or len(code.jumps) >= operands * len(code.parts):
+        return
+    for at in source.statement(number):
+        before = line_code((name, at), codes) if at < number else None
+        for jump in before.jumps if before else ():
+            if number in (jump.next_line, jump.target_line):
+                yield jump.address
 
 
 def line_code(place: tuple[str, int], codes: Iterable[Code]) -> LineCode | None:
@@ -320,7 +340,10 @@ def _line_reach(
     state, reason = LineState.REACHED if count else LineState.NOT_REACHED, line.reason
     shared = line.code.shared if line.code and not line.ways else ()
     if not count and any(totals.get(address) for address in shared):
-        state, reason = LineState.UNKNOWN, "gcc merged its code with other code"
+        state, reason = (
+            LineState.UNKNOWN,
+            "a part of it may have run: gcc merged it with other code",
+        )
     ran = [
         counts.sites[address]
         for part in (line.code.parts if line.code and count else ())

@@ -17,7 +17,7 @@ class LineState(StrEnum):
     NOT_REACHED = "not reached"
     NO_CODE = "no code"
     COMPILED_OUT = "compiled out"
-    UNKNOWN = "unknown"  # its object has no line numbers, or gcc merged its code with other code
+    UNKNOWN = "unknown"  # its object has no line numbers, or gcc merged it with other code
 
 
 class CodeChange(StrEnum):

@@ -163,6 +163,11 @@ class SourceText:
                 break
         return tuple(lines)
 
+    def operands(self, number: int) -> int:
+        """Return how many operands of `&&` and `||` a line has: 1 without these operators."""
+        parts = re.split(r"&&|\|\|", self.code(number))
+        return sum(bool(re.search(r"\w", part)) for part in parts)
+
     def _below(self, number: int, closed: str = "") -> int:
         """Return the line with code behind a line, 0 for none; `closed`: what is no code."""
         near = range(number + 1, number + _NEARBY)

@@ -15,7 +15,7 @@ from numalab.kernel.kernel_specs import KernelSpec
 from numalab.process import run
 from numalab.progress import no_progress
 from numalab.reach import kernel_code_artifact, prepare
-from numalab.reach.counts import Counts
+from numalab.reach.counts import Counts, SiteCount
 from numalab.reach.fingerprint import (
     Fingerprint,
     changed_data,
@@ -344,6 +344,49 @@ def test_the_body_of_a_condition_is_counted_by_its_jumps(
     other = GUARDED.replace("return 0;\n\tact(b);", "b = 0;\n\tact(b);")
     _, plain = prepared(tmp_path / "other", monkeypatch, (other, HEADER), (GUARDED, HEADER))
     assert not any(line.ways for line in plain.lines if line.is_changed)
+
+
+OPERANDS = """\
+#include "a.h"
+struct task { int node, seq, pid; };
+extern _Bool match(int);
+unsigned long jiffies_64;
+static inline int pid_of(int last) { return (last >> 8) & 255; }
+static inline _Bool unset(int last) { return pid_of(last) == 255; }
+_Bool operands(struct task *p, int last)
+{
+	if ((p->node == -1 || p->seq <= 4) &&
+		(unset(last) || (p->pid & 255) == (last & 255)))
+		return 1;
+	if (match(p->seq) ||
+		match(p->pid))
+		return 1;
+	return match(last) * 2;
+}
+"""
+
+
+def test_an_operand_that_gcc_counts_for_the_line_before_may_have_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gcc gives the comparison of unset() the line of the first half of its condition."""
+    files = (OPERANDS, HEADER), (OPERANDS.replace("* 2", "* 4"), HEADER)
+    _, table = prepared(tmp_path, monkeypatch, *files, whole_functions=True)
+    codes = {line.text.strip(): line.code for line in table.lines}
+
+    def state(text: str, ran: str) -> LineState:
+        code = codes[ran]
+        assert code
+        counts = {jump.address: SiteCount((3,), 0) for jump in code.jumps}
+        lines = run_reach(table, Counts(counts, {})).lines
+        return next(line.state for line in lines if line.text.strip().startswith(text))
+
+    first, second = "if ((p->node == -1 || p->seq <= 4) &&", "if (match(p->seq) ||"
+    own = next(text for text in codes if text.startswith("(unset"))
+    assert state("(unset", ran=first) is LineState.UNKNOWN
+    assert state("(unset", ran=own) is LineState.REACHED
+    assert state("(unset", ran=second) is LineState.NOT_REACHED
+    assert state("match(p->pid))", ran=second) is LineState.NOT_REACHED, "it has one operand"
 
 
 MERGED = """\
