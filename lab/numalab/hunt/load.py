@@ -253,7 +253,11 @@ class Load:
         """Whether a quota may stop the tasks of a part."""
         places = {place for place, other in enumerate(self.parts) if other == part}
         names = {part.group} | {change.into for change in self.changes if change.part in places}
-        above = [group.name for name in names for group in self._above(name)]
+        return any(map(self.is_limited, names))
+
+    def is_limited(self, name: str) -> bool:
+        """Whether a group, or one above it, has a quota at any time."""
+        above = [group.name for group in self._above(name)]
         return any(self.group_of[name].quota_ms for name in above) or any(
             change.quota_ms for change in self.changes if change.group in above
         )

@@ -96,13 +96,9 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
     /sys/kernel/debug/sched/debug; cfs_rq_is_decayed(), kernel/sched/fair.c, 6.12). Groups below a
     quota have none: the queues of throttled ones are not updated.
     """
-    load = run.load
-    limited = {group.name for group in load.groups if group.quota_ms}
-    limited |= {change.group for change in load.changes if change.quota_ms}
-    for group in load.groups:  # parents come first
-        limited |= {group.name} if group.parent in limited else set()
+    for group in run.load.groups:
         kernels = run.printed.groups.get(group.name)
-        if kernels is not None and group.name not in limited:
+        if kernels is not None and not run.load.is_limited(group.name):
             left = kernels.load - kernels.listed
             yield Observation(
                 100.0 * max(0, left) / (kernels.load + _LEAST_LOAD),
