@@ -137,13 +137,18 @@ struct user {
 	unsigned long pages;
 };
 
-static char *map_memory(unsigned long pages, int sharing)
+/* The kernel merges mappings that lie side by side, but not if only one is left out of core dumps. */
+static char *map_memory(struct part *part, int sharing)
 {
-	char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
+	unsigned long bytes = part->mib << 20, area = bytes / part->areas / PAGE * PAGE;
+	char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		die("no memory");
-	madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
+	madvise(memory, bytes, MADV_NOHUGEPAGE);
+	for (int i = 1; i < part->areas; i += 2)
+		if (madvise(memory + i * area, area, MADV_DONTDUMP))
+			die("no mapping of its own: %s", strerror(errno));
 	return memory;
 }
 
@@ -152,7 +157,7 @@ static char *new_memory(struct part *part, unsigned long pages)
 	char *memory = part->memory;
 
 	if (!memory)
-		memory = map_memory(pages, MAP_PRIVATE);
+		memory = map_memory(part, MAP_PRIVATE);
 	if (part->node >= 0) { /* MPOL_PREFERRED (1): until it is touched, then as everywhere */
 		unsigned long mask = 1UL << part->node;
 
@@ -165,6 +170,15 @@ static char *new_memory(struct part *part, unsigned long pages)
 	if (part->node >= 0)
 		syscall(SYS_set_mempolicy, 0, NULL, 0);
 	return memory;
+}
+
+/* With enough areas for all threads, each thread has every n-th one. */
+static int is_own(const struct user *user, unsigned long page)
+{
+	const struct part *part = user->part;
+	unsigned long area = page / (user->pages / part->areas);
+
+	return !part->threads || part->areas < part->n || area % part->n == (unsigned long)user->number;
 }
 
 static void *use_memory(void *argument)
@@ -184,6 +198,8 @@ static void *use_memory(void *argument)
 		for (unsigned long page = 0; page < user->pages && !shared->stop; page++) {
 			volatile char *at = user->memory + page * PAGE;
 
+			if (!is_own(user, page))
+				continue;
 			for (int line = 0; line < 8; line++)
 				at[line * 64]++;
 			told->touched++;
@@ -418,7 +434,7 @@ static int start_part(int place)
 	if (task_count + part->n > MOST_TASKS)
 		die("too many tasks");
 	if (part->kind == MEMORY && part->shared)
-		part->memory = map_memory(part->mib * 256, MAP_SHARED);
+		part->memory = map_memory(part, MAP_SHARED);
 	for (int i = 0; i < processes; i++) {
 		int ends[MOST_WAKEES], first = 0;
 

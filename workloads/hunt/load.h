@@ -10,8 +10,9 @@
  *                                         sleeps; a wakee works RUN us, on the CPUs of WAKEE if given
  *   forker ... run= sleep= burst= exec=   forks BURST children that work RUN us (exec=1: in a program of their
  *                                         own), reaps them, sleeps
- *   memory ... mib= node= threads= shared= rest= bound=
- *                                         touches memory that was first touched from START, or on NODE; with
+ *   memory ... mib= areas= node= threads= shared= rest= bound=
+ *                                         touches memory that was first touched from START, or on NODE; it is of
+ *                                         AREAS mappings: with enough of them each thread has its own; with
  *                                         BOUND=1 it is bound to NODE, and NUMA balancing scans it (MPOL_BIND |
  *                                         MPOL_F_NUMA_BALANCING, set_mempolicy(2))
  *   locker ... run= sleep=                takes the lock of all lockers (with priority inheritance), works RUN us
@@ -44,6 +45,7 @@
 #define MOST_GROUPS 16
 #define MOST_EVENTS 256
 #define MOST_NODES 64
+#define MOST_AREAS 256
 #define CGROUPS "/sys/fs/cgroup"
 #define NO_NICE 99
 
@@ -67,7 +69,7 @@ struct attributes {
 
 struct part {
 	enum kind kind;
-	int n, nice, node, threads, shared, bound, rest, exec, yield, over, has_later, has_wakee;
+	int n, nice, node, areas, threads, shared, bound, rest, exec, yield, over, has_later, has_wakee;
 	long run, sleep, burst, mib;
 	struct attributes attributes;
 	char group[16], *memory;
@@ -305,7 +307,7 @@ static void parse_part(char *text)
 		;
 	if (kind == KINDS || part_count == MOST_PARTS)
 		die("unknown part, or too many: %s", words[0]);
-	allow(words, " n start cpus nice later run sleep burst wakee over exec mib node threads shared rest bound"
+	allow(words, " n start cpus nice later run sleep burst wakee over exec mib areas node threads shared rest bound"
 		     " yield policy priority runtime period deadline reclaim resets slice group ");
 	part = &parts[part_count++];
 	later = value(words, "later", "");
@@ -318,6 +320,7 @@ static void parse_part(char *text)
 		.sleep = number(words, "sleep", 1000, 0, 10000000),
 		.burst = number(words, "burst", 1, 1, kind == WAKER ? MOST_WAKEES : 64),
 		.mib = number(words, "mib", 4, 1, 4096),
+		.areas = number(words, "areas", 1, 1, MOST_AREAS),
 		.node = number(words, "node", -1, 0, MOST_NODES - 1),
 		.threads = number(words, "threads", 0, 0, 1),
 		.shared = number(words, "shared", 0, 0, 1),

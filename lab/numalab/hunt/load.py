@@ -35,7 +35,8 @@ class Part:
     parts share one lock with priority inheritance. Memory users have `mib` each, first touched
     where they start or on `node`, where it remains if `bound`; `threads` are of one process and
     share it; with `rest` nothing is touched in the second quarter of the time; `shared` memory is
-    of all processes of the part.
+    of all processes of the part. It consists of `areas` (VMAs); with enough for all threads,
+    each thread uses its own.
     `group` is the cgroup of the tasks, if any. With `reclaim` deadline tasks use what others leave
     (SCHED_FLAG_RECLAIM, Documentation/scheduler/sched-deadline.rst). With `resets` children have
     the usual policy and no negative nice level (SCHED_RESET_ON_FORK, sched(7)).
@@ -59,6 +60,7 @@ class Part:
     wakee: Cpus = ()
     over: Channel = "pipe"
     mib: int = 4
+    areas: int = 1
     node: int | None = None
     threads: bool = False
     rest: bool = False

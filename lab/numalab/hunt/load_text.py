@@ -35,6 +35,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "burst": (1, 64),
     "waker burst": (1, 16),
     "mib": (1, 4096),
+    "areas": (1, 256),
     "node": (0, 63),
     "cpu": (1, 1023),
     "weight": (1, 10_000),

@@ -8,6 +8,11 @@ from numalab.hunt.load import Load, Part
 from numalab.topology.topology import Node, Topology
 
 
+def _areas(rng: random.Random) -> int:
+    """NUMA balancing decides for each VMA whether a task scans it (vma_is_accessed(), 6.12)."""
+    return rng.choice((1, 1, 1, 8, 64))
+
+
 def _holders(machine: Topology) -> list[Node]:
     return [node for node in machine.nodes if node.cpus and node.memory_mib]
 
@@ -21,7 +26,9 @@ def memory(rng: random.Random, machine: Topology) -> Load | None:
     count = max(1, min(len(allowed) // 2, rng.randint(1, 3)))
     apart = [cpu for cpu in allowed if machine.node_of_cpu(cpu) != node] or list(allowed)
     start = (rng.choice(apart),)
-    part = Part("memory", count, allowed, start, mib=rng.choice((2, 4)), node=node)
+    part = Part(
+        "memory", count, allowed, start, mib=rng.choice((2, 4)), node=node, areas=_areas(rng)
+    )
     return Load(3000, (part,))
 
 
@@ -32,7 +39,7 @@ def shared_memory(rng: random.Random, machine: Topology) -> Load | None:
         return None
     count = rng.choice((len(allowed) // 4, len(allowed) // 2))
     parts = tuple(
-        Part("memory", max(1, count), allowed, mib=4, threads=True, node=node.id)
+        Part("memory", max(1, count), allowed, mib=4, threads=True, node=node.id, areas=_areas(rng))
         for node in rng.sample([node for node in machine.nodes if node.memory_mib], 1)
     )
     return Load(3000, parts * 2)
@@ -64,7 +71,15 @@ def local_memory(rng: random.Random, machine: Topology) -> Load | None:
         return None
     node = rng.choice(holders)
     count = rng.randint(2, max(2, len(node.cpus)))
-    part = Part("memory", count, node.cpus, mib=rng.choice((2, 4)), threads=True, node=node.id)
+    part = Part(
+        "memory",
+        count,
+        node.cpus,
+        mib=rng.choice((2, 4)),
+        threads=True,
+        node=node.id,
+        areas=_areas(rng),
+    )
     return Load(3000, (part,))
 
 
@@ -148,7 +163,7 @@ def resting_memory(rng: random.Random, machine: Topology) -> Load | None:
     if len(holders) < 2:
         return None
     home, far = rng.sample(holders, 2)
-    part = Part("memory", 1, home.cpus, later=far.cpus, mib=2, rest=True)
+    part = Part("memory", 1, home.cpus, later=far.cpus, mib=2, rest=True, areas=_areas(rng))
     return Load(4000, (part,))
 
 
