@@ -123,9 +123,9 @@ class Registry(Generic[T]):
         if self._complete:
             return
         self._complete = True  # at once: a module of the package may read its registry
-        path = importlib.import_module(self._package).__path__
-        names = sorted(module.name for module in pkgutil.iter_modules(path))
-        modules = [f"{self._package}.{name}" for name in dict.fromkeys([*self._first, *names])]
+        path, prefix = importlib.import_module(self._package).__path__, f"{self._package}."
+        names = sorted(module.name for module in pkgutil.walk_packages(path, prefix))
+        modules = list(dict.fromkeys([*(prefix + name for name in self._first), *names]))
         self._order = {module: place for place, module in enumerate(modules)}
         for module in modules:
             self._import(module)

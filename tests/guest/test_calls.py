@@ -10,8 +10,8 @@ from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.calls.counting import read_calls
 from numalab.hunt.calls.functions import read_symbols
 from numalab.hunt.case import Case
-from numalab.hunt.load_text import parse_loads
-from numalab.hunt.properties.accounts import traced_accounts
+from numalab.hunt.loads.load_text import parse_loads
+from numalab.hunt.properties.accounts.tasks import traced_accounts
 from numalab.hunt.recording import MS
 from numalab.kernel.kernel_build import BuiltKernel
 from numalab.kernel.patched_kernel import find_kernel

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.finding import Finding
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.posting.attempt import Attempt, run_script
 from numalab.hunt.posting.folder import Kernels, Shown, write_reproducer
 from numalab.kernel.kernel_build import BuiltKernel

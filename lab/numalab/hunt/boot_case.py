@@ -23,7 +23,8 @@ from numalab.hunt.case import Case
 from numalab.hunt.compare.facts import differing_levels, facts_of_guest, with_facts
 from numalab.hunt.compare.memory_look import MemoryLook, look_into
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.load_text import loads_not_started, render_loads
+from numalab.hunt.loads.driver_output import loads_not_started
+from numalab.hunt.loads.load_text import render_loads
 from numalab.hunt.property import (
     DOMAINS,
     DRIVER,

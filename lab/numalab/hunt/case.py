@@ -7,8 +7,8 @@ from pathlib import Path
 
 from numalab.document import check_document
 from numalab.errors import UserError
-from numalab.hunt.load import Load
-from numalab.hunt.load_text import render_loads
+from numalab.hunt.loads.load import Load
+from numalab.hunt.loads.load_text import render_loads
 from numalab.topology.export import render_topology_file
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology

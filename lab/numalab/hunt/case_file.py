@@ -9,7 +9,7 @@ from numalab.emulator.emulator_specs import emulator_for
 from numalab.errors import UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import Finding
-from numalab.hunt.load_text import parse_loads, render_loads
+from numalab.hunt.loads.load_text import parse_loads, render_loads
 from numalab.hunt.property import describe_property, is_property, property_names
 from numalab.places import HUNTS, list_inputs
 from numalab.scheduler.scheduler_spec import SchedulerSpec

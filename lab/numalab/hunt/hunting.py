@@ -25,7 +25,7 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case, near_loads
-from numalab.hunt.kinds import classes
+from numalab.hunt.loads.kinds import classes
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import CALLS, FACTS, LEFT, function_of
 from numalab.hunt.simplify.simplify import fewest_loads, simplified

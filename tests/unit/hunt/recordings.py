@@ -7,7 +7,7 @@ from functools import cached_property
 import polars as pl
 
 from numalab.hunt.case import machine_of
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import Spans
 from numalab.recording.window import Window

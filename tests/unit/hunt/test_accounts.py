@@ -7,14 +7,10 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.hunt.load_text import GroupAccount, Printed, TaskAccount, parse_output
-from numalab.hunt.properties.accounts import (
-    account,
-    deadline_bandwidth,
-    group_account,
-    group_load,
-    group_settings,
-)
+from numalab.hunt.loads.driver_output import GroupAccount, Printed, TaskAccount, parse_output
+from numalab.hunt.properties.accounts.cgroups import group_account, group_load, group_settings
+from numalab.hunt.properties.accounts.root_domains import deadline_bandwidth
+from numalab.hunt.properties.accounts.tasks import account
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, LoadRecording
 from unit.hunt.recordings import Row, recording

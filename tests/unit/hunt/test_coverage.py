@@ -1,8 +1,8 @@
 """Classes of machines and kinds of loads, on a machine that has most of them."""
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.kinds import classes
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.kinds import classes
+from numalab.hunt.loads.load_text import parse_loads
 
 MACHINE = """
 summary = "A line"

@@ -7,7 +7,7 @@ import pytest
 from numalab.errors import UserError
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.load_text import Printed
+from numalab.hunt.loads.driver_output import Printed
 from numalab.hunt.property import (
     PROPERTIES,
     absolute_property_names,

@@ -22,7 +22,7 @@ from numalab.hunt.compare.run_queues import RunQueues, Word
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import ROUND, Aim, Hunter
-from numalab.hunt.kinds import classes
+from numalab.hunt.loads.kinds import classes
 from numalab.hunt.property import CALLS, LEFT, LOST, SPLAT
 from numalab.hunt.result.page import HuntFacts
 from numalab.hunt.result.page import outcome as page_outcome

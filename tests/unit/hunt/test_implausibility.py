@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.load import LoadChange
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.load import LoadChange
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.simplify.implausibility import implausibility, odd_distances
 from numalab.hunt.simplify.plainer import plainer_on_other_nodes, plainer_on_own_nodes
 from numalab.hunt.simplify.shrink import shrink

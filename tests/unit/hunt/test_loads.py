@@ -14,8 +14,8 @@ from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import FAMILIES, reset_forkers
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
-from numalab.hunt.load import CHANNELS, KINDS, POLICIES, Load
-from numalab.hunt.load_text import parse_loads, render_load
+from numalab.hunt.loads.load import CHANNELS, KINDS, POLICIES, Load
+from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.places import shipped_dir
 
 RICH = (

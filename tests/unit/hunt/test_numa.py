@@ -5,7 +5,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from numalab.hunt.load_text import Printed
+from numalab.hunt.loads.driver_output import Printed
 from numalab.hunt.properties.numa import (
     convergence,
     moves,

@@ -10,7 +10,7 @@ from numalab.cli.hunt.hunt_output import hunt_text
 from numalab.hunt.calls.findings import quantity_of
 from numalab.hunt.compare.outcomes import suspicion
 from numalab.hunt.finding import Finding
-from numalab.hunt.load_text import render_load
+from numalab.hunt.loads.load_text import render_load
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.result.page import NOTHING_JUDGED, outcome, write_result
 from numalab.reach.reach_map import SCHEDULER

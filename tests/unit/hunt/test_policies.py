@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalab.hunt.load_text import LockTurns, Printed
+from numalab.hunt.loads.driver_output import LockTurns, Printed
 from numalab.hunt.properties.balance import affinity
 from numalab.hunt.properties.policies import (
     deadline,

@@ -14,7 +14,7 @@ from numalab.hunt.case import Case, machine_of
 from numalab.hunt.finding import Finding
 from numalab.hunt.generate.loads import FAMILIES
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.posting import pieces
 from numalab.hunt.posting.attempt import Attempt, read_output, run_script
 from numalab.hunt.posting.crash import crash_lines

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from numalab.hunt.load_text import Printed
+from numalab.hunt.loads.driver_output import Printed
 from numalab.hunt.properties.differences import (
     cpus_used,
     idle_beside_waiting,

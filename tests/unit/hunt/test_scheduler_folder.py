@@ -8,7 +8,7 @@ from typing import cast
 from numalab.hunt.boot_case import HuntBench, SchedulerEnd
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.finding import Finding
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.posting.folder import Shown
 from numalab.hunt.posting.scheduler_folder import (
     MAIL,

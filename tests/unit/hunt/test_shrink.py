@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.load_text import parse_loads, render_load
+from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.hunt.simplify.implausibility import implausibility
 from numalab.hunt.simplify.shrink import shrink
 

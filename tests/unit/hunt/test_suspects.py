@@ -16,7 +16,7 @@ from numalab.hunt.compare.trend import Compared, Trends, compared
 from numalab.hunt.confirm import in_context
 from numalab.hunt.finding import APART, BootResult, Finding
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.property import PROPERTIES
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, suspects_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from numalab.hunt.load_text import Printed, TaskState
-from numalab.hunt.properties.task_state import (
+from numalab.hunt.loads.driver_output import Printed, TaskState
+from numalab.hunt.properties.accounts.task_state import (
     memory_on_preferred_nodes,
     time_on_preferred_nodes,
     utilization,

@@ -20,7 +20,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.compare.quantity import Change
 from numalab.hunt.compare.trend import ALL, trend_strength
 from numalab.hunt.finding import BootResult
-from numalab.hunt.kinds import load_traits, trend_kinds
+from numalab.hunt.loads.kinds import load_traits, trend_kinds
 from numalab.hunt.property import function_in, is_line, is_part
 from numalab.hunt.suspects.suspect import Suspect
 

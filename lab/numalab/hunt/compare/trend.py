@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numalab.hunt.case import Case
 from numalab.hunt.compare.noise import excess
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.kinds import load_traits, trend_kinds
+from numalab.hunt.loads.kinds import load_traits, trend_kinds
 
 _STRONG = 4.2  # 0.015 % for each property by the bound
 _STRONG_OF_KIND = 4.8  # 0.001 % for each property and kind

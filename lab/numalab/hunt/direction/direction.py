@@ -15,8 +15,8 @@ from numalab.hunt.generate.cases import LOADS, Near, draw_case
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
-from numalab.hunt.kinds import load_traits, trend_kinds
-from numalab.hunt.load import Load
+from numalab.hunt.loads.kinds import load_traits, trend_kinds
+from numalab.hunt.loads.load import Load
 from numalab.reach.line_table import LineTable
 from numalab.reach.merge import merged
 from numalab.reach.model import PatchReach, RunReach

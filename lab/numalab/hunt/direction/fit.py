@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import is_fixed
-from numalab.hunt.load import Cpus, CpusetChange, Load, Part
+from numalab.hunt.loads.load import Cpus, CpusetChange, Load, Part
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numalab.hunt.kinds import BEYOND, FAR, MASKS, load_traits, machine_traits
-from numalab.hunt.load import Load
+from numalab.hunt.loads.kinds import BEYOND, FAR, MASKS, load_traits, machine_traits
+from numalab.hunt.loads.load import Load
 from numalab.reach.source_text import enclosing_function, function_lines
 from numalab.source.changes import FileChange
 from numalab.topology.topology import Topology

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numalab.hunt.calls.functions import is_changed_line
 from numalab.hunt.case import Case
 from numalab.hunt.finding import CallsByLoad
-from numalab.hunt.kinds import load_traits, trend_kinds
+from numalab.hunt.loads.kinds import load_traits, trend_kinds
 
 _FEWEST = 6  # loads of a kind
 _OFTEN = 0.5  # the share of all loads from which on there is nothing to gain

@@ -11,7 +11,7 @@ from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.memory import freed
 from numalab.hunt.generate.mutate import varied
-from numalab.hunt.load import Load, Part
+from numalab.hunt.loads.load import Load, Part
 
 # On each machine: a boot takes as much CPU time as twenty loads.
 LOADS = 24

@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import Cgroup, Cpus, CpusetChange, Hotplug, Load, LoadChange, Part, Policy
+from numalab.hunt.loads.load import (
+    Cgroup,
+    Cpus,
+    CpusetChange,
+    Hotplug,
+    Load,
+    LoadChange,
+    Part,
+    Policy,
+)
 from numalab.topology.topology import Topology
 
 MS = 1500  # of a load with changes that repeat

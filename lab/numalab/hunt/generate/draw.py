@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from numalab.hunt.load import Cpus, Load, Part
+from numalab.hunt.loads.load import Cpus, Load, Part
 from numalab.topology.topology import Topology
 
 Family = Callable[[random.Random, Topology], Load | None]

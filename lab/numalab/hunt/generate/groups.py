@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, some_cpus
-from numalab.hunt.load import Cgroup, Hotplug, Load, LoadChange, Part
+from numalab.hunt.loads.load import Cgroup, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
 

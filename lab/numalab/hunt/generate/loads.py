@@ -7,7 +7,7 @@ from dataclasses import replace
 from numalab.hunt.generate import changes, groups, memory, policies
 from numalab.hunt.generate.draw import Family, everywhere, is_fixed, some_cpus
 from numalab.hunt.generate.machines import far_pairs, worth
-from numalab.hunt.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
+from numalab.hunt.loads.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 

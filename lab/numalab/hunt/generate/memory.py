@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 
 from numalab.hunt.generate.draw import Family, everywhere
-from numalab.hunt.load import Load, Part
+from numalab.hunt.loads.load import Load, Part
 from numalab.topology.topology import Node, Topology
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from numalab.hunt.generate.changes import GAPS_MS, MS, in_turn
 from numalab.hunt.generate.draw import everywhere, is_fixed, node_cpus, some_cpus
 from numalab.hunt.generate.groups import grouped
-from numalab.hunt.load import CHANNELS, Hotplug, Load, LoadChange, Part
+from numalab.hunt.loads.load import CHANNELS, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
 _MOST_PARTS = 5

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.load import CHANNELS, Load, Part, PartKind, Policy
+from numalab.hunt.loads.load import CHANNELS, Load, Part, PartKind, Policy
 from numalab.topology.topology import Topology
 
 

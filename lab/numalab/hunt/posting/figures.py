@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from numalab.hunt.load import Load
+from numalab.hunt.loads.load import Load
 
 
 @dataclass(frozen=True)

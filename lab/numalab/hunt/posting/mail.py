@@ -8,8 +8,8 @@ from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
 from numalab.hunt.compare.run_queues import word_of
-from numalab.hunt.load import Load, Part
-from numalab.hunt.load_text import render_load
+from numalab.hunt.loads.load import Load, Part
+from numalab.hunt.loads.load_text import render_load
 from numalab.hunt.posting.attempt import Attempt
 from numalab.hunt.posting.crash import CONSOLE, crash_lines
 from numalab.hunt.posting.program import PROGRAM, describe_machine

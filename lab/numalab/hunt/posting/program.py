@@ -11,7 +11,7 @@ from dataclasses import fields
 from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
-from numalab.hunt.load import Load, Part
+from numalab.hunt.loads.load import Load, Part
 from numalab.hunt.posting.figures import FIGURES, Figure, limit_alone
 from numalab.hunt.posting.pieces import BODIES, LOOK, PUT, ROWS, WORD, WORK
 from numalab.units import counted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numalab.cpulist import format_cpulist
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
-from numalab.hunt.load_text import render_loads
+from numalab.hunt.loads.load_text import render_loads
 from numalab.hunt.posting.program import PROGRAM
 from numalab.hunt.property import DOMAINS, LOST, SPLAT
 from numalab.machine.memory import backed_mib

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from numalab.hunt.load import Cpus, PartKind
+from numalab.hunt.loads.load import Cpus, PartKind
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import GRACE_MS, MS, LoadRecording
 from numalab.recording.intervals import between, joined, longest, met, total

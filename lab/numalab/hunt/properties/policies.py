@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.load import Load, Part
+from numalab.hunt.loads.load import Load, Part
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import Spans, between, covered, joined, longest, met, total

@@ -8,7 +8,7 @@ from typing import Any
 from numalab.files import write_text
 from numalab.hunt.direction.coverage import HuntCoverage, is_unreached
 from numalab.hunt.direction.direction import HuntDirection
-from numalab.hunt.load_text import render_load
+from numalab.hunt.loads.load_text import render_load
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.reach.reach_map import SCHEDULER
 from numalab.report.page.page import data_uri, render_template

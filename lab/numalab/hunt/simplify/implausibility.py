@@ -12,7 +12,7 @@ from typing import Any
 
 from numalab.hunt.case import Case
 from numalab.hunt.generate.draw import everywhere
-from numalab.hunt.load import Load, Part
+from numalab.hunt.loads.load import Load, Part
 from numalab.topology.distances import hops
 from numalab.topology.shapes.shape import SHAPES, fitting_keys
 from numalab.topology.topology import Topology

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.generate.draw import everywhere
-from numalab.hunt.load import Cpus, Load, LoadChange
+from numalab.hunt.loads.load import Cpus, Load, LoadChange
 from numalab.hunt.simplify.implausibility import free, link_hops
 from numalab.topology.topology import Topology
 

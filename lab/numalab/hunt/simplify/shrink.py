@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.load import Cpus, CpusetChange, Load, Part
+from numalab.hunt.loads.load import Cpus, CpusetChange, Load, Part
 from numalab.hunt.simplify.implausibility import cpu_lists, free, implausibility
 from numalab.hunt.simplify.plainer import plainer_on_other_nodes, plainer_on_own_nodes
 from numalab.topology.topology import Topology

@@ -6,7 +6,7 @@ from contextlib import suppress
 from numalab.hunt.case import Case
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import Finding
-from numalab.hunt.load import Load
+from numalab.hunt.loads.load import Load
 from numalab.hunt.simplify.shrink import shrink
 from numalab.hunt.workers import BudgetOverError
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from numalab.hunt.direction.fit import fitted
 from numalab.hunt.generate.cases import draw_case
-from numalab.hunt.load_text import parse_loads, render_load
+from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.topology.predict.firmware import as_guest_numbers
 
 

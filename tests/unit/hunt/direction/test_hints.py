@@ -9,8 +9,8 @@ from numalab.hunt.case import Case, machine_of
 from numalab.hunt.direction.hints import HINTS, Bias, bias_of
 from numalab.hunt.generate.cases import draw_case
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.kinds import BEYOND, FAR, MASKS, load_kinds, load_traits, machine_traits
-from numalab.hunt.load_text import parse_loads
+from numalab.hunt.loads.kinds import BEYOND, FAR, MASKS, load_kinds, load_traits, machine_traits
+from numalab.hunt.loads.load_text import parse_loads
 from numalab.source.changes import Change, ChangedLine, FileChange
 
 TEXT = """\

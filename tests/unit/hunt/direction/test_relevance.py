@@ -8,8 +8,8 @@ from numalab.hunt.case import Case
 from numalab.hunt.direction.relevance import Relevance
 from numalab.hunt.generate.loads import draw_loads
 from numalab.hunt.generate.machines import draw_machine
-from numalab.hunt.kinds import load_traits
-from numalab.hunt.load import Load
+from numalab.hunt.loads.kinds import load_traits
+from numalab.hunt.loads.load import Load
 
 LINES = CountedFunctions(("pick",), (0x30,), 0x99).with_lines([0x40, 0x20, 0x30])
 

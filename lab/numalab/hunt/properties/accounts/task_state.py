@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.load import Load
+from numalab.hunt.loads.load import Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans

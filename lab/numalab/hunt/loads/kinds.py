@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from numalab.hunt.case import Case
-from numalab.hunt.load import Load
+from numalab.hunt.loads.load import Load
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
 from numalab.topology.topology import Topology

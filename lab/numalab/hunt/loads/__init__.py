@@ -1,0 +1,1 @@
+"""Loads: what they are, their text, their kinds, and what the driver prints about them."""

@@ -1,0 +1,124 @@
+"""What the driver of hunts (`workloads/hunt/hunt.c`) prints about loads."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
+_PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
+_LOCK = re.compile(
+    r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
+)
+_TASK_STATE = re.compile(
+    r"load (\d{1,3}) pid (\d{1,9}) utilization (-1|\d{1,6}) preferred (-1|\d{1,3})"
+)
+_ACCOUNT = re.compile(
+    r"load (\d{1,3}) pid (\d{1,9}) ran_ns (\d{1,18}) waited_ns (\d{1,18}) switches (\d{1,12})"
+    r" migrations (\d{1,12})"
+)
+_GROUP_ACCOUNT = re.compile(
+    r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (\d{1,12}) listed (\d{1,12})"
+    r" wrong (\d)"
+)
+_NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What the kernel takes for a task's utilization, in 1024ths of a CPU, and its preferred node.
+
+    Of NUMA balancing; -1 for what is not known, or for no node.
+    """
+
+    utilization: int
+    preferred_node: int
+
+
+@dataclass(frozen=True)
+class TaskAccount:
+    """What the kernel's account of a task says since its fork: how long it ran and waited in run
+    queues, how often it left a CPU, and how often it changed CPUs."""
+
+    ran_ns: int
+    waited_ns: int
+    switches: int
+    migrations: int
+
+
+@dataclass(frozen=True)
+class GroupAccount:
+    """What the kernel's account of a cgroup says: its CPU time, its load, and the part of the load
+    that is in queues that the kernel updates; and how many of its files read other than was
+    written."""
+
+    used_us: int
+    load: int
+    listed: int
+    wrong: int = 0
+
+
+@dataclass(frozen=True)
+class LockTurns:
+    """How often a locker had the lock, and its longest wait for it."""
+
+    turns: int
+    worst_us: int
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the driver printed about a load.
+
+    `counters[when][name]` and `pages[part, task][node]`; `locks[part, task]`; by process
+    `task_states` and `accounts`, and `groups` by name, when all tasks had been stopped.
+    """
+
+    counters: Mapping[str, dict[str, int]] = field(default_factory=dict)
+    pages: Mapping[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    locks: Mapping[tuple[int, int], LockTurns] = field(default_factory=dict)
+    task_states: Mapping[int, TaskState] = field(default_factory=dict)
+    accounts: Mapping[int, TaskAccount] = field(default_factory=dict)
+    groups: Mapping[str, GroupAccount] = field(default_factory=dict)
+
+
+def parse_output(text: str) -> Mapping[int, Printed]:
+    """Return what the driver printed about each load; lines of another form are left out."""
+    counters: defaultdict[int, dict[str, dict[str, int]]] = defaultdict(dict)
+    pages: defaultdict[int, dict[tuple[int, int], dict[int, int]]] = defaultdict(dict)
+    locks: defaultdict[int, dict[tuple[int, int], LockTurns]] = defaultdict(dict)
+    task_states: defaultdict[int, dict[int, TaskState]] = defaultdict(dict)
+    accounts: defaultdict[int, dict[int, TaskAccount]] = defaultdict(dict)
+    groups: defaultdict[int, dict[str, GroupAccount]] = defaultdict(dict)
+    for line in text.splitlines():
+        if match := _COUNTER.fullmatch(line):
+            number, when, name, value = match.groups()
+            counters[int(number)].setdefault(when, {})[name] = int(value)
+        elif match := _PAGES.fullmatch(line):
+            load, part, task, node, count = map(int, match.groups())
+            pages[load].setdefault((part, task), {})[node] = count
+        elif match := _LOCK.fullmatch(line):
+            load, part, task, *turns = map(int, match.groups())
+            locks[load][part, task] = LockTurns(*turns)
+        elif match := _TASK_STATE.fullmatch(line):
+            load, pid, *state = map(int, match.groups())
+            task_states[load][pid] = TaskState(*state)
+        elif match := _ACCOUNT.fullmatch(line):
+            load, pid, *account = map(int, match.groups())
+            accounts[load][pid] = TaskAccount(*account)
+        elif match := _GROUP_ACCOUNT.fullmatch(line):
+            group = GroupAccount(*map(int, match.groups()[2:]))
+            groups[int(match[1])][match[2]] = group
+    printed = (counters, pages, locks, task_states, accounts, groups)
+    loads = {load for by_load in printed for load in by_load}
+    return {
+        load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load],
+                      groups[load])
+        for load in loads
+    }  # fmt: skip
+
+
+def loads_not_started(stdout: str) -> dict[int, int]:
+    """Return the loads that did not start, with the first part whose tasks do not."""
+    matches = map(_NOT_STARTED.fullmatch, stdout.splitlines())
+    return {int(match[1]): int(match[2]) for match in matches if match}

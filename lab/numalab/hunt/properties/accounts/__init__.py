@@ -1,0 +1,1 @@
+"""What the kernel tells about tasks, cgroups and root domains, beside the trace."""

@@ -1,0 +1,116 @@
+"""The kernel's accounts of each task, beside what the trace shows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from numalab.hunt.loads.driver_output import TaskAccount
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.stays import SLEEPING_BITS
+
+# A switch takes its time from the queue's clock and is traced later. In mode icount other CPUs may
+# have their turns in between: 0.17 ms on average for a waker on six CPUs.
+LEAST_MS, OF_SWITCH_MS, _LEAST_COUNT = 200, 0.5, 10
+_IN, _READY, _ASLEEP, _WOKEN = range(4)  # switched in, out while ready, out to sleep; woken
+
+
+@dataclass(frozen=True)
+class TracedAccount:
+    """The account of a task that the trace shows, and a wait that lasts when it is read."""
+
+    account: TaskAccount
+    lasting_ns: int
+
+
+@register_property("account", unit="%", most=40.0, suspect=20.0, any_load=True)
+def account(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel's account of a task is true: times on CPUs and in queues, switches, migrations.
+
+    The value is the largest difference in % of what the trace shows, to which 10 are added, or 200
+    ms and half a ms for each switch. A wait that lasts when the account is read may be in it or
+    not: the kernel adds it when the task runs or leaves the queue. Reported are `sum_exec_runtime`
+    and `run_delay` (/proc/PID/schedstat), `nr_switches` and `nr_migrations` (/proc/PID/sched;
+    kernel/sched/debug.c, 6.12), since the fork.
+    """
+    if not run.printed.accounts:  # the kernel has no CONFIG_SCHED_DEBUG
+        return
+    traced = traced_accounts(run)
+    for place, part in enumerate(run.load.parts):
+        differences = [
+            _difference(kernels, traced[pid])
+            for pid, kernels in run.printed.accounts.items()
+            if pid in traced and run.load_tasks[pid].part == place
+        ]
+        if differences:
+            value, text = max(differences)
+            yield Observation(value, f"a {part.kind} has {text}")
+
+
+def _difference(kernels: TaskAccount, of_trace: TracedAccount) -> tuple[float, str]:
+    """Return the largest difference of an account, in %, as a number and in words."""
+    traced = of_trace.account
+    least = LEAST_MS + OF_SWITCH_MS * traced.switches
+    counted = min(max(kernels.waited_ns - traced.waited_ns, 0), of_trace.lasting_ns)
+    waited_ms = (traced.waited_ns + counted) / MS
+    return max(
+        compared(kernels.ran_ns / MS, traced.ran_ns / MS, least, "ms on CPUs"),
+        compared(kernels.waited_ns / MS, waited_ms, least, "ms in run queues"),
+        compared(kernels.switches, traced.switches, _LEAST_COUNT, "context switches"),
+        compared(kernels.migrations, traced.migrations, _LEAST_COUNT, "migrations"),
+    )
+
+
+def compared(kernels: float, traced: float, least: float, what: str) -> tuple[float, str]:
+    """Return a difference in % of what the trace shows and `least`, as a number and in words."""
+    text = f"{traced:.0f} {what}, and {kernels:.0f} in the kernel's account"
+    return 100.0 * abs(kernels - traced) / (traced + least), text
+
+
+def traced_accounts(run: LoadRecording) -> Mapping[int, TracedAccount]:
+    """Return the account of each task of the load that the trace shows, until it was stopped."""
+    table = (
+        run.table.lazy()
+        .filter(pl.col("time_ns") <= run.stopped_ns)
+        .select("time_ns", "event", "prev_pid", "prev_state", "next_pid", "event_pid")
+        .collect()
+    )
+    events = {
+        str(name): rows for (name,), rows in table.partition_by("event", as_dict=True).items()
+    }
+    switches = events.get("sched_switch", table.clear())
+    wakeups = [events[name] for name in ("sched_wakeup", "sched_wakeup_new") if name in events]
+    ready = (pl.col("prev_state") & SLEEPING_BITS) == 0
+    left = pl.when(ready).then(_READY).otherwise(_ASLEEP)
+    steps = [
+        *(rows.select("time_ns", pid="event_pid", step=pl.lit(_WOKEN)) for rows in wakeups),
+        switches.select("time_ns", pid="prev_pid", step=left),
+        switches.select("time_ns", pid="next_pid", step=pl.lit(_IN)),
+    ]
+    rows = pl.concat(steps).filter(pl.col("pid").is_in(list(run.load_tasks)))
+    rows = rows.sort("pid", "time_ns", maintain_order=True)
+    waited = _passed(rows, pl.col("before").is_in([_READY, _WOKEN]) & (pl.col("step") == _IN))
+    on_cpus = rows.filter(pl.col("step") != _WOKEN)
+    ran = _passed(on_cpus, (pl.col("before") == _IN) & (pl.col("step") != _IN))
+    moves = events.get("sched_migrate_task", table.clear()).group_by("event_pid").len()
+    moved = dict(moves.iter_rows())
+    last = rows.group_by("pid").last().filter(pl.col("step").is_in([_READY, _WOKEN]))
+    lasting = dict(last.select("pid", run.stopped_ns - pl.col("time_ns")).iter_rows())
+    return {
+        pid: TracedAccount(
+            TaskAccount(ns, waited.get(pid, (0, 0))[0], count, moved.get(pid, 0)),
+            lasting.get(pid, 0),
+        )
+        for pid, (ns, count) in ran.items()
+    }
+
+
+def _passed(rows: pl.DataFrame, of_interest: pl.Expr) -> dict[int, tuple[int, int]]:
+    """Return by process the time between rows and those before, and how many are of interest."""
+    steps = rows.with_columns(
+        before=pl.col("step").shift().over("pid"),
+        ns=(pl.col("time_ns") - pl.col("time_ns").shift()).over("pid"),
+    )
+    sums = steps.filter(of_interest).group_by("pid").agg(pl.col("ns").sum(), pl.len())
+    return {pid: (ns, count) for pid, ns, count in sums.iter_rows()}
