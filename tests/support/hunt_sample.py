@@ -10,7 +10,7 @@ from numalab.hunt.compare.outcomes import Closest, suspicion
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.hints import Bias
 from numalab.hunt.finding import Finding
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.result.page import HuntFacts, render_hunt

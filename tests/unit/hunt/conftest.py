@@ -5,7 +5,7 @@ import random
 import pytest
 
 from numalab.hunt.case import Case
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 
 

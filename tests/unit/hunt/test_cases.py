@@ -13,7 +13,7 @@ from numalab.hunt.case import Case, machine_of
 from numalab.hunt.case_file import find_cases, read_case, render_case
 from numalab.hunt.finding import Finding
 from numalab.hunt.generate.cases import LOADS, Near, case_for_scheduler, draw_case
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
 from numalab.hunt.loads.load import part_of_task
 from numalab.hunt.loads.load_text import parse_loads, render_loads

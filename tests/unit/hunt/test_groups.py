@@ -40,6 +40,15 @@ def test_a_quota_is_of_fair_tasks_only() -> None:
     assert not quota(recording(load, [(1, "hog0.0", 0, 500, 1000)]))
 
 
+def test_a_quota_that_changes_is_judged_by_its_last_value() -> None:
+    load = QUOTA + ";change at=300 group=a quota=100"
+    rows: list[Row] = [(1, "hog0.0", 0, 600, 800), (2, "hog0.1", 1, 600, 800)]
+    (finding,) = quota(recording(load, rows))
+    assert finding.value == pytest.approx(1.0, rel=0.05)
+    late = load.replace("change at=300", "change at=900")
+    assert not quota(recording(late, rows)), "too little of the load remains"
+
+
 def test_weights_decide_between_groups_and_nested_groups_count_as_their_parent() -> None:
     load = (
         "time ms=1000;group name=a weight=300;group name=b parent=a;group name=c weight=100;"
@@ -52,6 +61,16 @@ def test_weights_decide_between_groups_and_nested_groups_count_as_their_parent()
     (finding,) = shares(recording(load, wrong))
     assert finding.value == pytest.approx(1.5)
     assert "group a got 50 % of the CPU time of 500 ms, where 75 % are due" in finding.text
+
+
+def test_a_weight_that_changes_decides_by_its_last_value() -> None:
+    load = (
+        "time ms=1000;group name=a weight=300;group name=b;"
+        "hog n=1 cpus=0 group=a;hog n=1 cpus=0 group=b;change at=200 group=a weight=100"
+    )
+    rows: list[Row] = [(1, "hog0.0", 0, 500, 875), (2, "hog1.0", 0, 875, 1000)]
+    (finding,) = shares(recording(load, rows))
+    assert finding.value == pytest.approx(2.0), "a queued group keeps its old weight"
 
 
 def test_the_least_share_of_a_group_is_of_the_longest_time_without_changes() -> None:

@@ -2,6 +2,7 @@
 
 import random
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from numalab.hunt.generate import changes, memory, policies
 from numalab.hunt.generate.draw import everywhere
+from numalab.hunt.generate.families import FAMILIES, first_families
 from numalab.hunt.generate.groups import grouped
-from numalab.hunt.generate.loads import FAMILIES, reset_forkers
+from numalab.hunt.generate.loads import reset_forkers
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
 from numalab.hunt.loads.load import CHANNELS, KINDS, POLICIES, Load
@@ -157,7 +159,9 @@ int main(int argc, char **argv)
 	return 0;
 }
 """
-OF_PART = "n nice priority run sleep burst mib node runtime period deadline slice yield reclaim"
+OF_PART = (
+    "n nice priority run sleep burst mib areas node runtime period deadline slice yield reclaim"
+)
 NUMBERS_OF = {
     **dict.fromkeys((f"{kind} n=1 cpus=0" for kind in KINDS), OF_PART),
     "hog n=1 cpus=0;group name=a": "weight quota period burst idle partition",
@@ -245,6 +249,41 @@ def test_parts_are_put_into_groups() -> None:
     load = parsed("time ms=900;hog n=1 cpus=0;sleeper n=1 cpus=1")
     names = {tuple(part.group for part in grouped(random.Random(n), load).parts) for n in range(20)}
     assert names == {("a", "a"), ("a", "b")}
+
+
+def test_groups_of_a_load_may_be_below_others() -> None:
+    load = parsed("time ms=900;hog n=1 cpus=0;sleeper n=1 cpus=1")
+    grouped_loads = [grouped(random.Random(n), load) for n in range(30)]
+    assert all(parsed(render_load(some)) == some for some in grouped_loads)
+    depths = {
+        len([group for group in some.groups if group.name in ("top", "mid")])
+        for some in grouped_loads
+    }
+    assert depths == {0, 1, 2}
+    assert any(some.groups[0].quota_ms for some in grouped_loads)
+
+
+def test_a_load_ends_with_the_settings_of_its_last_changes() -> None:
+    load = parsed(
+        "time ms=900;group name=a quota=50;group name=b;hog n=2 cpus=0 later=0-1 nice=5 group=a;"
+        "sleeper n=1 cpus=1 policy=fifo priority=7;change at=100 times=2 every=50 part=0 nice=-5;"
+        "change at=120 part=0 nice=3 into=b;change at=300 group=a weight=20 quota=70;"
+        "change at=310 part=1 policy=batch;change at=320 part=1 stop=1"
+    )
+    assert load.at_end == parsed(
+        "time ms=900;group name=a quota=70 weight=20;group name=b;hog n=2 cpus=0-1 nice=-5 group=b;"
+        "sleeper n=1 cpus=1 policy=batch"
+    )
+    assert load.stops_any
+    assert not replace(load, changes=load.changes[:-1]).stops_any
+
+
+def test_the_first_cases_of_a_hunt_have_all_families() -> None:
+    for seed in range(5):
+        families = [family for number in range(9) for family in first_families(seed, number)]
+        assert sorted(map(repr, families)) == sorted(map(repr, FAMILIES))
+    first = [family.__name__ for family in first_families(1, 0)]
+    assert first != [family.__name__ for family in first_families(2, 0)]
 
 
 def test_changes_of_parts_that_go_are_gone() -> None:

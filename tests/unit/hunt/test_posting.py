@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from numalab.hunt.case import Case, machine_of
 from numalab.hunt.finding import Finding
-from numalab.hunt.generate.loads import FAMILIES
+from numalab.hunt.generate.families import FAMILIES
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.posting import pieces

@@ -12,7 +12,7 @@ from numalab.hunt.direction.hints import Bias
 from numalab.hunt.direction.relevance import Relevance
 from numalab.hunt.finding import CallsByLoad
 from numalab.hunt.generate.cases import LOADS, Near, draw_case
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads, first_families
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
 from numalab.hunt.loads.kinds import load_traits, trend_kinds
@@ -73,7 +73,8 @@ class HuntDirection:
         most = most or LOADS
         if share < plain + _HINTED or not self.corpus.cases:
             machine = self._machine(rng)
-            return self._case(rng, machine, [], most)
+            first = first_families(seed, number)
+            return self._case(rng, machine, draw_loads(rng, machine, len(first), first), most)
         return self._varied(rng, most)
 
     def take(

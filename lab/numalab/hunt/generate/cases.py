@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult
 from numalab.hunt.generate.draw import everywhere
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import FIRST_CASES, draw_loads, first_families
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.memory import freed
 from numalab.hunt.generate.mutate import varied
@@ -20,6 +20,7 @@ LOADS_TIMED = 4
 _CLOSE = 0.7  # without a reference kernel, a case at least so close is varied
 _SMT = 4  # each fourth machine has cores of two CPUs, which are rare among the others
 _VARIED = 3  # of a load that came close
+_LEAST_CPUS = 4  # of the first machines: smaller ones fit few families of loads
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,14 @@ def draw_case(
         loads = loads[: most - timed]
     else:
         machine = draw_machine(rng, smt=number % _SMT == _SMT - 1)
+        while number < FIRST_CASES and machine.cpu_count < _LEAST_CPUS:
+            machine = draw_machine(rng, smt=number % _SMT == _SMT - 1)
         loads = []
     if timed:
         loads += draw_loads(rng, machine, most - 1 - len(loads))
         loads = [*(load for load in loads if not load.changes_machine), freed(rng, machine)]
     else:
-        loads += draw_loads(rng, machine, most - len(loads))
+        loads += draw_loads(rng, machine, most - len(loads), first_families(seed, number))
     return Case(machine, tuple(dict.fromkeys(loads))).with_machine_changes_last()
 
 

@@ -8,6 +8,8 @@ from numalab.hunt.generate.draw import Family, everywhere, some_cpus
 from numalab.hunt.loads.load import Cgroup, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
+_AMPLE_MS = 10_000  # for a hundred CPUs
+
 
 def weighted_groups(rng: random.Random, machine: Topology) -> Load | None:
     """Groups of hogs of different weight on the same CPUs: all of them, or one."""
@@ -171,7 +173,10 @@ def _two_groups(weights: tuple[int, int]) -> tuple[Cgroup, ...]:
 
 
 def grouped(rng: random.Random, load: Load) -> Load:
-    """Put each part of a load into a group of its own, or all into one; the weights are equal."""
+    """Put each part of a load into a group of its own, or all into one; the weights are equal.
+
+    They may be below others, of which the first may have a quota that stops nobody.
+    """
     if load.groups or load.cpuset:
         return load
     names = "abcdefgh"[: len(load.parts)]
@@ -180,8 +185,11 @@ def grouped(rng: random.Random, load: Load) -> Load:
         replace(part, group="a" if shared else names[place])
         for place, part in enumerate(load.parts)
     ]
-    groups = tuple(map(Cgroup, "a" if shared else names))
-    return replace(load, parts=tuple(parts), groups=groups)
+    above = [Cgroup("top", quota_ms=rng.choice((0, 0, _AMPLE_MS))), Cgroup("mid", parent="top")]
+    above = above[: rng.choice((0, 1, 2))]
+    parent = above[-1].name if above else ""
+    groups = (Cgroup(name, parent=parent) for name in ("a" if shared else names))
+    return replace(load, parts=tuple(parts), groups=(*above, *groups))
 
 
 FAMILIES: Mapping[Family, float] = {

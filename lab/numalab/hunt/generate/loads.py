@@ -1,35 +1,13 @@
-"""Generate loads from a seed for one machine; each family tests another decision."""
+"""Generate loads of hogs, sleepers, wakers and forkers; each family tests another decision."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from numalab.hunt.generate import changes, groups, memory, policies
-from numalab.hunt.generate.draw import Family, everywhere, is_fixed, some_cpus
-from numalab.hunt.generate.machines import far_pairs, worth
+from numalab.hunt.generate.draw import Family, everywhere
+from numalab.hunt.generate.machines import far_pairs
 from numalab.hunt.loads.load import Cpus, CpusetChange, Hotplug, Load, Part, PartKind
-from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
-
-
-def draw_loads(rng: random.Random, machine: Topology, count: int) -> tuple[Load, ...]:
-    """Return loads of different families that fit the machine.
-
-    Where nodes are far apart, the first one spreads over two of them. Loads have the node numbers
-    of the guest.
-    """
-    machine = as_guest_numbers(machine)
-    families = [*FAMILIES, squeezed]  # which is of many kinds
-    loads: list[Load] = []
-    if count > 0 and worth(machine) > 0 and (first := spread(rng, machine)) is not None:
-        loads.append(first)
-    while families and len(loads) < count:
-        weights = [FAMILIES[family] for family in families]
-        family = rng.choices(families, weights)[0]
-        families.remove(family)
-        if (load := family(rng, machine)) is not None:
-            loads.append(load)
-    return tuple(loads)
 
 
 def spread(rng: random.Random, machine: Topology) -> Load | None:
@@ -324,26 +302,7 @@ def cpuset(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1200, parts, cpuset=CpusetChange(before, after, 400))
 
 
-def squeezed(rng: random.Random, machine: Topology) -> Load | None:
-    """Tasks of another family that share one or two CPUs: what remains is the order in a queue."""
-    few = some_cpus(rng, everywhere(machine), rng.choice((1, 1, 2)))
-    load = rng.choice(_SQUEEZED)(rng, machine)
-    if load is None or any(is_fixed(part) for part in load.parts):
-        return None
-    parts = tuple(
-        replace(part, cpus=few, start=(), later=(), wakee=(), count=min(part.count, 3),
-                burst=min(part.burst, 4))
-        for part in load.parts
-    )  # fmt: skip
-    return replace(load, parts=parts)
-
-
-_SQUEEZED: tuple[Family, ...] = (
-    sleepers, wakers, forkers, weighted, policies.yielders, policies.batches, policies.below_all,
-    policies.fan_out, policies.executors, changes.policies_in_turn,
-)  # fmt: skip
-
-FAMILIES: dict[Family, float] = {
+FAMILIES: Mapping[Family, float] = {
     spread: 3.0,
     unfold: 1.5,
     piled: 1.0,
@@ -366,11 +325,6 @@ FAMILIES: dict[Family, float] = {
     crowded_forkers: 0.8,
     hotplug: 0.7,
     cpuset: 0.7,
-    squeezed: 1.5,
-    **policies.FAMILIES,
-    **groups.FAMILIES,
-    **changes.FAMILIES,
-    **memory.FAMILIES,
 }
 
 

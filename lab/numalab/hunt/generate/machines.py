@@ -91,12 +91,14 @@ def _smt_cpus(rng: random.Random, nodes: int) -> list[int]:
 
 
 def _cpus(rng: random.Random, nodes: int) -> list[int]:
-    most = max(1, min(rng.choice((4, 4, 8)), MOST_CPUS // nodes))
+    most = max(1, min(rng.choice((4, 4, 8, MOST_CPUS)), MOST_CPUS // nodes))
+    # With one CPU a node there is nothing to balance within it.
+    equal = rng.choice((1, *range(2, most + 1), *range(2, most + 1)))
     kind = rng.random()
-    if kind < 0.5:
-        return [rng.randint(1, most)] * nodes
-    if kind < 0.7:  # one node or several without CPUs, as memory alone has
-        cpus = [rng.randint(1, most)] * nodes
+    if kind < 0.4:
+        return [equal] * nodes
+    if kind < 0.6:  # one node or several without CPUs, as memory alone has
+        cpus = [equal] * nodes
         for node in rng.sample(range(nodes), rng.choice((1, 1, max(1, nodes // 2)))):
             cpus[node] = 0
     else:

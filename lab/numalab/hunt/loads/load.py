@@ -233,6 +233,28 @@ class Load:
         """The groups by name."""
         return {group.name: group for group in self.groups}
 
+    @cached_property
+    def at_end(self) -> "Load":
+        """The load with the settings that its last changes leave, and without these changes."""
+        parts = [replace(part, cpus=part.later or part.cpus, later=()) for part in self.parts]
+        groups = {group.name: group for group in self.groups}
+        for _, change in self.timeline:
+            if change.part is not None:
+                parts[change.part] = _changed_part(parts[change.part], change)
+            else:
+                groups[change.group] = _changed_group(groups[change.group], change)
+        return replace(self, parts=tuple(parts), groups=tuple(groups.values()), changes=())
+
+    @property
+    def stops_any(self) -> bool:
+        """Whether tasks are stopped at the end."""
+        stopped: dict[int | None, bool] = {}
+        for _, change in self.timeline:
+            stopped[change.part] = not change.go and (
+                change.stop or stopped.get(change.part, False)
+            )
+        return any(stopped.values())
+
     def keep(self, places: Sequence[int]) -> "Load":
         """Return the load with only these parts, and without changes of the others."""
         new = {place: number for number, place in enumerate(places)}
@@ -315,6 +337,32 @@ class Load:
             above.append(self.group_of[name])
             name = above[-1].parent
         return above
+
+
+def _changed_part(part: Part, change: LoadChange) -> Part:
+    if change.policy is not None:  # sched_setattr(2) sets all of a policy's own settings
+        part = replace(
+            part,
+            policy=change.policy,
+            priority=change.priority,
+            nice=0 if change.policy in ("fair", "batch") else part.nice,
+            runtime_us=change.runtime_us,
+            period_us=change.period_us,
+            deadline_us=0,
+            slice_us=0,
+        )
+    nice = part.nice if change.nice is None else change.nice
+    cpus = change.cpus or part.cpus
+    return replace(part, nice=nice, group=change.into or part.group, cpus=cpus)
+
+
+def _changed_group(group: Cgroup, change: LoadChange) -> Cgroup:
+    return replace(
+        group,
+        weight=change.weight or group.weight,
+        quota_ms=change.quota_ms or group.quota_ms,
+        cpus=change.cpus or group.cpus,
+    )
 
 
 def part_of_task(comm: str) -> tuple[str, int, int] | None:

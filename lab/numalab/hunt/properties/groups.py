@@ -18,8 +18,8 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
     The value is the time used over the time allowed, or, for a group of hogs without competitors,
     its inverse if that is larger (`cpu.max`, Documentation/admin-guide/cgroup-v2.rst).
     """
-    load, window = run.load, run.settled
-    if not load.is_steady or window.length_ns < _LEAST_MS * MS:
+    load, window = run.load.at_end, run.settled
+    if load.rebuilds_domains or window.length_ns < _LEAST_MS * MS:
         return
     used = _used(run, window)
     for group in load.groups:
@@ -33,6 +33,7 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         ran = sum(used.get(place, 0) for place in places)
         value = ran / allowed
         alone = load.tasks <= run.topology.cpu_count and not group.parent
+        alone = alone and not run.load.stops_any
         if alone and wanted:
             due = min(granted, wanted * window.length_ns)
             value = max(value, due / max(ran, due / 100))
@@ -50,18 +51,20 @@ def shares(run: LoadRecording) -> Iterator[Observation]:
     The value is the share due to a group over the share that it got, the largest of all groups.
     Weak on several CPUs: the kernel divides a group's weight by the load of its tasks on each.
     """
-    load, window = run.load, run.settled
+    load, window = run.load.at_end, run.settled
     rivals = [group for group in load.groups if not group.parent and load.places_in(group)]
     plain = all(
         part.kind == "hog" and part.group and not part.is_real_time and part.policy != "idle"
         for part in load.parts
     )
-    alike = len({part.cpus for part in load.parts}) == 1
-    if not load.is_steady or not plain or not alike or len(rivals) < 2:
+    masks = {run.last_masks(place) for place in range(len(load.parts))}
+    if load.rebuilds_domains or not plain or len(masks) > 1 or len(rivals) < 2:
         return
-    if any(group.quota_ms or group.idle or group.cpus for group in load.groups):
+    if window.length_ns < _LEAST_MS * MS:
         return
-    cpus = load.parts[0].cpus
+    if run.load.stops_any or any(group.quota_ms or group.idle for group in load.groups):
+        return
+    cpus = next(iter(masks))
     if any(sum(load.parts[p].count for p in load.places_in(group)) < len(cpus) for group in rivals):
         return  # it cannot use what is due to it
     used = _used(run, window)

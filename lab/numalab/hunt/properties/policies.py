@@ -137,11 +137,11 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
     The value is the runtime due over the runtime got, or its inverse if that is larger
     (constant bandwidth server, Documentation/scheduler/sched-deadline.rst).
     """
-    load, window = run.load, run.settled
-    if not load.is_steady or window.length_ns < _DUE_MS * MS:
+    load, window = run.load.at_end, run.settled
+    if load.rebuilds_domains or run.load.stops_any or window.length_ns < _DUE_MS * MS:
         return
     for place, part in enumerate(load.parts):
-        if part.kind != "hog" or part.policy != "deadline":
+        if part.kind != "hog" or {part.policy, run.load.parts[place].policy} != {"deadline"}:
             continue
         if part.later or part.yields or part.reclaim:  # which may have more
             continue

@@ -7,9 +7,11 @@ from itertools import combinations, pairwise
 import numpy as np
 import polars as pl
 
+from numalab.hunt.loads.load import Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import NOTHING, Spans, between, covered, total
+from numalab.recording.window import clip
 
 _LONG_MS = 300.0  # over which turns are taken
 _SHORT_MS = 100.0
@@ -24,12 +26,12 @@ def fairness(run: LoadRecording) -> Iterator[Observation]:
     masks allow: the least of 1 / ceil(tasks / CPUs) over all sets of parts. The value is the even
     share over the smallest share of a hog. Weak for hogs with different masks.
     """
-    load = run.load
-    parts = load.parts
-    if any(part.kind != "hog" or part.nice != parts[0].nice for part in parts):
+    load = _with_plain_tasks(run)
+    parts = run.load.parts if load is None else load.parts
+    if load is None or any(part.kind != "hog" or part.nice != parts[0].nice for part in parts):
         return
     window = run.settled
-    if not load.has_plain_tasks or window.length_ns <= 0:
+    if window.length_ns <= 0:
         return
     even = window.length_ns / _fullest(run)
     least = min(run.settled_ns.values(), default=0)
@@ -63,11 +65,11 @@ def proportion(run: LoadRecording) -> Iterator[Observation]:
     The value is the share due to a hog over the share that it got: the largest of all times of
     300 ms or longer in which the same hogs were on a CPU.
     """
-    load = run.load
-    if not load.has_plain_tasks or any(part.kind != "hog" for part in load.parts):
+    load = _with_plain_tasks(run)
+    if load is None or any(part.kind != "hog" for part in load.parts):
         return
     worst, text = 1.0, "every hog got its part of its CPU"
-    for cpu, length, weights, ran in _sharing(run, _LONG_MS):
+    for cpu, length, weights, ran in _sharing(run, load, _LONG_MS):
         for pid, weight in weights.items():
             due = weight / sum(weights.values())
             got = total(ran[pid]) / length
@@ -90,12 +92,11 @@ def lag(run: LoadRecording) -> Iterator[Observation]:
     max(r, q), with slices of r and ticks of q (Stoica and Abdel-Wahab, "Earliest Eligible Virtual
     Deadline First", 1995, theorem 1; `update_entity_lag()`, 6.12).
     """
-    load = run.load
-    plain = load.has_plain_tasks and not any(part.slice_us for part in load.parts)
-    if not plain or any(part.kind != "hog" for part in load.parts):
+    load = _with_plain_tasks(run)
+    if load is None or any(part.kind != "hog" or part.slice_us for part in load.parts):
         return
     worst, text = 0.0, ""
-    for cpu, length, weights, ran in _sharing(run, _SHORT_MS):
+    for cpu, length, weights, ran in _sharing(run, load, _SHORT_MS):
         value = _largest_range(ran, weights) / MS
         if value > worst:
             worst = value
@@ -107,19 +108,33 @@ def lag(run: LoadRecording) -> Iterator[Observation]:
         yield Observation(worst, text)
 
 
+def _with_plain_tasks(run: LoadRecording) -> Load | None:
+    """Return the load if it has plain tasks; what its changes leave if that has; else None.
+
+    Tasks that are stopped at the end have no share.
+    """
+    load = run.load
+    if load.has_plain_tasks:
+        return load
+    return load.at_end if load.at_end.has_plain_tasks and not load.stops_any else None
+
+
 def _sharing(
-    run: LoadRecording, least_ms: float
+    run: LoadRecording, load: Load, least_ms: float
 ) -> Iterator[tuple[int, int, Mapping[int, float], Mapping[int, Spans]]]:
     """Yield the times of `least_ms` or longer in which the same tasks, two or more, share a CPU.
 
-    CPU, length in ns, weights of the tasks, and when each ran.
+    CPU, length in ns, weights of the tasks, and when each ran; of a `load` with other tasks than
+    the recording's, in the settled time.
     """
-    ran, ready = _by_cpu(run.load_spans), _by_cpu(run.load_stays.filter("runnable"))
+    window = run.window if load is run.load else run.settled
+    ran = _by_cpu(clip(run.load_spans, window))
+    ready = _by_cpu(clip(run.load_stays.filter("runnable"), window))
     for cpu, tasks in ready.items():
         for low, high, pids in _together(tasks):
             if high - low < least_ms * MS or len(pids) < 2:
                 continue
-            weights = {pid: run.load.parts[run.load_tasks[pid].part].weight for pid in pids}
+            weights = {pid: load.parts[run.load_tasks[pid].part].weight for pid in pids}
             inside = {pid: between(ran[cpu].get(pid, NOTHING), low, high) for pid in pids}
             yield cpu, high - low, weights, inside
 

@@ -14,7 +14,7 @@ from numalab.hunt.calls.trend import CallTrend
 from numalab.hunt.case import Case
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers

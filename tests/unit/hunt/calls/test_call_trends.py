@@ -9,7 +9,7 @@ from numalab.hunt.calls.functions import CountedFunctions
 from numalab.hunt.calls.trend import CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.reach.lines import LineCode
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from numalab.hunt.calls.functions import CountedFunctions, is_changed_line
 from numalab.hunt.case import Case
 from numalab.hunt.direction.relevance import Relevance
-from numalab.hunt.generate.loads import draw_loads
+from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.loads.kinds import load_traits
 from numalab.hunt.loads.load import Load
