@@ -42,6 +42,7 @@ from numalab.hunt.properties.overhead import (
     timers_idle,
     work,
 )
+from numalab.hunt.properties.servers import deadline_runtime, fair_time
 from numalab.hunt.recording import MS, LoadRecording
 from unit.hunt.recordings import Row, recording
 
@@ -163,3 +164,33 @@ def test_counters_grow_over_the_load(
 @pytest.mark.parametrize("quantity", [balancing_lowest, scans, reschedule, timers_busy])
 def test_a_counter_that_was_not_printed_is_unknown(quantity: object) -> None:
     assert measured(quantity, counted()) is None
+
+
+DEADLINE = "hog n=1 cpus=0 policy=deadline runtime=2000 period=10000"
+
+
+@pytest.mark.parametrize(
+    ("load", "ran_ms", "percent"),
+    [
+        (f"time ms=1000;{DEADLINE};hog n=1 cpus=0", 200, 100.0),
+        (f"time ms=1000;{DEADLINE} reclaim=1", 700, 350.0),
+        (f"time ms=1000;{DEADLINE} yield=1", 50, 25.0),
+        (f"time ms=1000;{DEADLINE.replace('hog', 'sleeper')}", 100, None),
+    ],
+)
+def test_deadline_hogs_get_a_part_of_the_runtime_due(
+    load: str, ran_ms: int, percent: float | None
+) -> None:
+    kind = "sleeper" if percent is None else "hog"
+    run = recording(load, [(1, f"{kind}0.0", 0, 0, ran_ms)])
+    assert measured(deadline_runtime, run) == (percent and pytest.approx(percent))
+
+
+def test_fair_tasks_bound_beside_real_time_hogs_have_a_server() -> None:
+    hogs = "time ms=1000;hog n=2 cpus=1-2 policy=fifo priority=5;"
+    rows: list[Row] = [(1, "hog1.0", 1, 900, 1000)]
+    run = recording(f"{hogs}hog n=1 cpus=1", rows)
+    assert measured(fair_time, run) == pytest.approx(50.0), "of each of two CPUs"
+    assert measured(fair_time, recording(f"{hogs}hog n=1 cpus=0-1", rows)) is None
+    few = hogs.replace("n=2", "n=1")
+    assert measured(fair_time, recording(f"{few}hog n=1 cpus=1", rows)) is None

@@ -282,8 +282,8 @@ FAMILIES: Mapping[Family, float] = {
     masks_in_turn: 1.0,
     policies_in_turn: 1.2,
     priorities_in_turn: 0.8,
-    groups_in_turn: 0.8,
-    forks_in_narrow_cpusets: 0.4,
+    groups_in_turn: 1.2,
+    forks_in_narrow_cpusets: 0.8,
     partitioned: 0.5,
     after_hotplug: 0.7,
 }

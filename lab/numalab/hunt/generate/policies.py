@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.loads.load import CHANNELS, Load, Part, PartKind, Policy
+from numalab.hunt.loads.load import CHANNELS, Hotplug, Load, Part, PartKind, Policy
 from numalab.topology.topology import Topology
 
 
@@ -56,10 +56,7 @@ def ranked_apart(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def real_time_hogs(rng: random.Random, machine: Topology) -> Load | None:
-    """Real-time hogs that leave one CPU or more to fair hogs.
-
-    Some of these may be bound where the real-time hogs are: the fair server runs them.
-    """
+    """Real-time hogs that leave one CPU or more to fair hogs."""
     allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
@@ -71,10 +68,48 @@ def real_time_hogs(rng: random.Random, machine: Topology) -> Load | None:
         Part("hog", rng.randint(1, len(allowed)), allowed),
         Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
     )
-    if rng.random() < 0.4:
-        served = Part("hog", rng.randint(1, 2), some_cpus(rng, taken, 1))
-        return Load(2500, (*parts, served))  # the server has 50 ms in a second
     return Load(1200, parts)
+
+
+def served(rng: random.Random, machine: Topology) -> Load | None:
+    """Fair tasks bound where real-time hogs are: the fair server runs them, 50 ms in a second."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    taken = some_cpus(rng, allowed[1:], rng.randint(1, 2))
+    hogs = Part("hog", len(taken), taken, policy=rng.choice(("fifo", "rr")), priority=10)
+    fair = rng.choice((
+        Part("hog", rng.randint(1, 2), taken),
+        Part("sleeper", rng.randint(1, 2), taken, run_us=8000, sleep_us=200_000),
+        Part("sleeper", len(taken), taken, run_us=100_000, sleep_us=100_000),
+    ))  # fmt: skip
+    parts = (hogs, fair, Part("hog", rng.randint(1, len(allowed)), allowed))
+    return Load(2500, parts[: rng.choice((2, 3))])
+
+
+def reclaiming(rng: random.Random, machine: Topology) -> Load | None:
+    """Deadline hogs that may use what others leave, beside some that sleep for many periods."""
+    allowed = everywhere(machine)
+    runtime, period = rng.choice(((2000, 10_000), (3000, 12_000), (5000, 20_000)))
+    hogs = Part("hog", rng.randint(1, max(1, len(allowed) // 2)), allowed, policy="deadline",
+                runtime_us=runtime, period_us=period, reclaim=rng.random() < 0.8)  # fmt: skip
+    sleepers = replace(hogs, kind="sleeper", count=max(1, len(allowed) // 2), run_us=runtime // 2,
+                       sleep_us=period * rng.choice((1, 3, 12)), reclaim=False)  # fmt: skip
+    parts = (replace(hogs, yields=rng.random() < 0.25), sleepers, Part("hog", 1, allowed))
+    return Load(1500, parts[: rng.choice((2, 3))])
+
+
+def deadlines_and_hotplug(rng: random.Random, machine: Topology) -> Load | None:
+    """Deadline tasks that few CPUs can admit, while a CPU goes offline and comes back."""
+    allowed = everywhere(machine)
+    if len(allowed) < 3:
+        return None
+    part = Part("hog", rng.randint(1, len(allowed) // 2), allowed, policy="deadline",
+                runtime_us=3000, period_us=10_000)  # fmt: skip
+    if rng.random() < 0.4:
+        part = replace(part, kind="sleeper", run_us=1000, sleep_us=4000)
+    cpu = rng.choice(allowed[1:])
+    return Load(1800, (part, Part("hog", 1, allowed)), (Hotplug(cpu, 200, 600),))
 
 
 def deadlines(rng: random.Random, machine: Topology) -> Load | None:
@@ -300,6 +335,9 @@ FAMILIES: Mapping[Family, float] = {
     ranked_apart: 0.8,
     real_time_hogs: 0.6,
     deadlines: 0.6,
+    reclaiming: 0.5,
+    deadlines_and_hotplug: 0.5,
+    served: 0.7,
     competing_deadlines: 0.8,
     constrained_deadlines: 0.6,
     below_all: 0.8,
@@ -310,5 +348,5 @@ FAMILIES: Mapping[Family, float] = {
     masked_wakees: 1.6,
     fan_out: 0.8,
     executors: 0.7,
-    lenders: 0.5,
+    lenders: 0.8,
 }
