@@ -1,6 +1,6 @@
 """A matrix of 100,000 runs on 500 workers, simulated: what planning and bookkeeping cost.
 
-`python tests/bench/scale.py` prints the figures of docs/explanation/scale.md. Runs sleep in
+`python tests/bench/scale.py` prints the figures of docs/results/speed.md. Runs sleep in
 virtual time; what the bookkeeping takes in real time passes in virtual time as well, so it shows
 in the workers' use.
 """
