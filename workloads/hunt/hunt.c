@@ -560,28 +560,28 @@ static int put_in(const struct group *group, const char *file, const char *text)
 	return 0;
 }
 
-static void write_quota(char *text, const struct group *group, long quota)
+static void write_quota(char *text, const struct group *group)
 {
-	strcpy(text, "max 100000");
-	if (quota)
-		sprintf(text, "%ld %ld", quota * 1000, group->period * 1000);
+	if (group->quota)
+		sprintf(text, "%ld %ld", group->quota * 1000, group->period * 1000);
+	else
+		sprintf(text, "max %ld", group->period * 1000);
 }
 
-static int put_quota(const struct group *group, long quota)
+static int put_quota(const struct group *group)
 {
 	char text[64];
 
-	write_quota(text, group, quota);
+	write_quota(text, group);
 	return put_in(group, "cpu.max", text);
 }
 
-static void put_burst(const struct group *group)
+static int put_burst(const struct group *group, long burst)
 {
 	char text[32];
 
-	snprintf(text, sizeof(text), "%ld", group->burst * 1000);
-	if (group->burst)
-		put_in(group, "cpu.max.burst", text);
+	snprintf(text, sizeof(text), "%ld", burst * 1000);
+	return put_in(group, "cpu.max.burst", text);
 }
 
 static int put_weight(const struct group *group, long weight)
@@ -604,15 +604,32 @@ static int is_wrong(const struct group *group, const char *file, const char *wri
 	return strcmp(text, written) != 0;
 }
 
+static int has_wrong_cpus(const struct group *group)
+{
+	char path[192], text[256];
+	cpu_set_t written, read;
+
+	snprintf(path, sizeof(path), "%s/cpuset.cpus", group->path);
+	if (!*group->cpus || !get(path, text, sizeof(text)))
+		return 0;
+	text[strcspn(text, "\n")] = '\0';
+	if (!*text)
+		return 1;
+	written = parse_cpulist(group->cpus);
+	read = parse_cpulist(text);
+	return !CPU_EQUAL(&written, &read);
+}
+
 /* How many of a group's files read other than was written. */
 static int count_wrong(const struct group *group)
 {
 	char quota[64], burst[32], weight[24];
 
-	write_quota(quota, group, group->quota);
+	write_quota(quota, group);
 	snprintf(burst, sizeof(burst), "%ld", group->burst * 1000);
 	snprintf(weight, sizeof(weight), "%ld", group->weight);
 	return is_wrong(group, "cpu.max", quota) + is_wrong(group, "cpu.max.burst", burst) +
+	       is_wrong(group, "cpu.idle", group->idle ? "1" : "0") + has_wrong_cpus(group) +
 	       (!group->idle && is_wrong(group, "cpu.weight", weight));
 }
 
@@ -645,8 +662,9 @@ static void make_groups(void)
 		put_in(group, "cpu.idle", group->idle ? "1" : "0");
 		if (!group->idle)
 			put_weight(group, group->weight);
-		put_quota(group, group->quota);
-		put_burst(group);
+		put_quota(group);
+		if (group->burst && put_burst(group, group->burst))
+			put_quota(group); /* which keeps the burst */
 		put_in(group, "cpuset.cpus", *group->cpus ? group->cpus : "\n");
 		if (group->partition)
 			put_in(group, "cpuset.cpus.partition", "root");
@@ -663,16 +681,37 @@ static void remove_groups(void)
 			pause_us(2000); /* until the children of forkers are gone */
 }
 
+/* A burst that is larger than a quota, before or after, is refused. */
+static void change_quota(struct group *group, const struct event *event)
+{
+	struct group changed = *group;
+
+	if (event->quota >= 0)
+		changed.quota = event->quota;
+	if (event->period)
+		changed.period = event->period;
+	if (changed.burst > event->burst && event->burst >= 0 && put_burst(group, event->burst))
+		changed.burst = group->burst = event->burst;
+	if ((event->quota >= 0 || event->period) && put_quota(&changed))
+		*group = changed;
+	if (group->burst < event->burst && put_burst(group, event->burst))
+		group->burst = event->burst;
+}
+
 static void change_group(const struct event *event)
 {
 	struct group *group = find_group(event->group);
 
 	if (event->weight && put_weight(group, event->weight))
 		group->weight = event->weight;
-	if (event->quota && put_quota(group, event->quota))
-		group->quota = event->quota;
-	if (*event->cpus)
-		put_in(group, "cpuset.cpus", event->cpus);
+	if (*event->cpus && put_in(group, "cpuset.cpus", event->cpus))
+		strcpy(group->cpus, event->cpus);
+	change_quota(group, event);
+	if (event->idle >= 0 && put_in(group, "cpu.idle", event->idle ? "1" : "0")) {
+		group->idle = event->idle;
+		if (!group->idle)
+			put_weight(group, group->weight); /* the kernel forgot it */
+	}
 }
 
 static void change_part(const struct event *event)

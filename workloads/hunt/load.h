@@ -23,9 +23,10 @@
  *   hotplug cpu= off= on=                 a CPU goes off line and comes back, ms after the begin
  *   cpuset from= to= at=                  all tasks are in a cpuset, whose CPUs change
  *   change at= [times= every=] part= [cpus= nice= policy= priority= runtime= period= into= stop= go=]
- *   change at= [times= every=] group= [cpus= weight= quota=]
+ *   change at= [times= every=] group= [cpus= weight= quota= period= burst= idle=]
  *                                         what changes, ms after the begin, TIMES times, each EVERY ms; INTO is
- *                                         another group for the tasks; stop=1 and go=1: SIGSTOP, SIGCONT
+ *                                         another group for the tasks; stop=1 and go=1: SIGSTOP, SIGCONT;
+ *                                         quota=0: no limit
  *
  * Every part may have policy=fair|batch|idle|fifo|rr|deadline, with priority= (fifo, rr), or runtime= and
  * period= and, if shorter, deadline= in us, reclaim=1 (deadline), resets=1; slice= in us (fair, batch);
@@ -86,7 +87,7 @@ struct event {
 	enum { OFF, ON, SET, HALF, CHANGE } what;
 	int cpu, part, stop, go;
 	char cpus[128], group[16], into[16];
-	long nice, weight, quota;
+	long nice, weight, quota, period, burst, idle; /* quota, burst and idle: -1 if they stay */
 	struct attributes attributes; /* where size is not 0 */
 };
 
@@ -236,17 +237,20 @@ static void parse_change(char **words)
 	struct event *event = add_event(number(words, "at", 0, 0, 600000), CHANGE, 0, value(words, "cpus", ""));
 	struct event first;
 
-	allow(words, *value(words, "group", "") ? " at times every group cpus weight quota " :
+	allow(words, *value(words, "group", "") ? " at times every group cpus weight quota period burst idle " :
 		     *value(words, "policy", "") ? " at times every part cpus nice into stop go policy"
 						   " priority runtime period " :
 		     " at times every part cpus nice into stop go ");
+	name_group(event->group, value(words, "group", ""));
 	event->part = number(words, "part", -1, 0, MOST_PARTS - 1);
 	event->nice = number(words, "nice", NO_NICE, -20, 19);
 	event->weight = number(words, "weight", 0, 1, 10000);
-	event->quota = number(words, "quota", 0, 1, 100000);
+	event->quota = number(words, "quota", -1, 0, 100000);
+	event->burst = number(words, "burst", -1, 0, 100000);
+	event->idle = number(words, "idle", -1, 0, 1);
+	event->period = *event->group ? number(words, "period", 0, 1, 1000) : 0;
 	event->stop = number(words, "stop", 0, 0, 1);
 	event->go = number(words, "go", 0, 0, 1);
-	name_group(event->group, value(words, "group", ""));
 	name_group(event->into, value(words, "into", ""));
 	if (*value(words, "policy", ""))
 		event->attributes = parse_attributes(words);

@@ -106,7 +106,7 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         ("group name=a quota=5 burst=6;hog n=1 cpus=0", "the burst of group a is larger than its"),
         (
             "group name=a;hog n=1 cpus=0;change at=1 group=a nice=5",
-            "is of cpus=, weight= or quota=",
+            "is of cpus=, weight=, quota=, period=, burst= or idle=",
         ),
         ("hog n=1 cpus=0;change at=1 part=0 weight=50", "are of a change of a group"),
         ("hog n=1 cpus=0;time ms=50", "has time only once"),
@@ -170,7 +170,7 @@ NUMBERS_OF = {
     "hog n=1 cpus=0;cpuset from=0 to=0": "at",
     "hog n=1 cpus=0;change at=5 part=0": "nice times every stop go",
     "hog n=1 cpus=0;change at=5 part=0 policy=rr": "priority runtime period",
-    "group name=a;hog n=1 cpus=0;change at=5 group=a": "weight quota times every",
+    "group name=a;hog n=1 cpus=0;change at=5 group=a": "weight quota period burst idle times every",
 }
 EDGES = (-21, -20, 0, 1, 10, 16, 19, 63, 64, 98, 256, 1000, 1023, 4096, 10_000, 100_000, 600_000,
          10_000_000)  # fmt: skip

@@ -192,7 +192,7 @@ def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
         return None
     groups = (
         Cgroup("a", weight=rng.choice((100, 300))),
-        Cgroup("b", weight=100, quota_ms=rng.choice((0, 0, 40 * len(allowed)))),
+        Cgroup("b", weight=100, quota_ms=rng.choice((0, 0, 10, 40 * len(allowed)))),
     )
     count = rng.randint(1, len(allowed))
     mine = rng.choice((

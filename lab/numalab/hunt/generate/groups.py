@@ -130,7 +130,10 @@ def leaving_cpuset(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def groups_after_hotplug(rng: random.Random, machine: Topology) -> Load | None:
-    """Two groups on few CPUs, of which one goes offline: the rest is theirs, by their weights."""
+    """Two groups on few CPUs, of which one goes offline: the rest is theirs, by their weights.
+
+    One may have a quota, which holds on the CPU again when it comes back.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 2:
         return None
@@ -138,6 +141,9 @@ def groups_after_hotplug(rng: random.Random, machine: Topology) -> Load | None:
     stays = rng.choice([cpu for cpu in allowed if cpu != gone])
     both = tuple(sorted((gone, stays)))
     groups = _two_groups(rng.choice(((100, 100), (100, 100), (100, 300))))
+    if rng.random() < 0.5:
+        limited = replace(groups[0], quota_ms=rng.choice((10, 40, 80)))
+        groups = (limited, groups[1])
     parts = (
         Part("hog", rng.choice((1, 2, 3)), both, start=rng.choice(((), (gone,))), group="a"),
         Part("hog", rng.choice((1, 2)), rng.choice(((stays,), both, allowed)), group="b"),

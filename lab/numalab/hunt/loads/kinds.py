@@ -72,6 +72,9 @@ def load_kinds(load: Load) -> set[str]:
         "deadline tasks": any(part.policy == "deadline" for part in parts),
         "quotas": any(load.has_quota(part) for part in parts),
         "quotas that are saved": any(group.burst_ms for group in load.groups),
+        "limits that change": any(
+            change.quota_ms is not None or change.period_ms for change in load.changes
+        ),
         "policy batch or idle": any(part.policy in ("batch", "idle") for part in parts),
         "cgroups": bool(load.groups),
         "changes": bool(load.changes),

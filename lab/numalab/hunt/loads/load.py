@@ -140,7 +140,8 @@ class LoadChange:
     """A change of a part or of a group, in ms after the start; what is None or empty stays.
 
     It happens `times` times, each `every_ms`. `into` moves the tasks of the part to another group.
-    `stop` sends SIGSTOP to the tasks of the part, `go` SIGCONT.
+    `stop` sends SIGSTOP to the tasks of the part, `go` SIGCONT. `weight` and what follows are of a
+    group; `quota_ms` of 0 removes its limit.
     """
 
     at_ms: int
@@ -155,10 +156,13 @@ class LoadChange:
     runtime_us: int = 0
     period_us: int = 0
     into: str = ""
-    weight: int = 0
-    quota_ms: int = 0
     stop: bool = False
     go: bool = False
+    weight: int = 0
+    quota_ms: int | None = None
+    period_ms: int = 0
+    burst_ms: int | None = None
+    idle: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -286,6 +290,14 @@ class Load:
             change.quota_ms for change in self.changes if change.group in above
         )
 
+    def limits_of(self, group: Cgroup) -> list[Cgroup]:
+        """Return a group with its settings at first, and after each change of it."""
+        limits = [group]
+        for _, change in self.timeline:
+            if change.group == group.name:
+                limits.append(_changed_group(limits[-1], change))
+        return limits
+
     def masks(self, place: int, at_ms: float, *, wakees: bool = False) -> frozenset[int]:
         """Return the CPUs allowed for the tasks of a part, or its wakees, at a time."""
         part = self.parts[place]
@@ -360,7 +372,10 @@ def _changed_group(group: Cgroup, change: LoadChange) -> Cgroup:
     return replace(
         group,
         weight=change.weight or group.weight,
-        quota_ms=change.quota_ms or group.quota_ms,
+        quota_ms=group.quota_ms if change.quota_ms is None else change.quota_ms,
+        period_ms=change.period_ms or group.period_ms,
+        burst_ms=group.burst_ms if change.burst_ms is None else change.burst_ms,
+        idle=group.idle if change.idle is None else change.idle,
         cpus=change.cpus or group.cpus,
     )
 

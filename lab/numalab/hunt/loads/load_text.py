@@ -39,7 +39,6 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "cpu": (1, 1023),
     "weight": (1, 10_000),
     "quota_ms": (0, 100_000),
-    "change quota_ms": (1, 100_000),
     "burst_ms": (0, 100_000),
     "period_ms": (1, 1000),
     "times": (1, 256),
@@ -69,6 +68,7 @@ _ENTRIES: Mapping[str, type[_Entry]] = {
     "group": Cgroup,
     "change": LoadChange,
 }
+_OF_GROUPS = ("weight", "quota_ms", "period_ms", "burst_ms", "idle")  # of changes
 _REQUIRED = ("cpu", "off", "on", "from", "to", "at", "cpus", "name")
 _NAME = re.compile(r"[a-z]{1,8}")
 
@@ -190,14 +190,19 @@ def _check_changes(load: Load) -> None:
             raise ValueError(f"a change names part {change.part} of {len(load.parts)}")
         if change.into and change.part is None:
             raise ValueError("into= is of a change of a part")
-        of_group = replace(change, times=1, every_ms=0, cpus=(), weight=0, quota_ms=0)
-        if change.group and of_group != LoadChange(change.at_ms, group=change.group):
-            raise ValueError("a change of a group is of cpus=, weight= or quota=")
+        common = LoadChange(
+            change.at_ms, change.times, change.every_ms, change.part, change.group, change.cpus
+        )
+        limits = {name: getattr(change, name) for name in _OF_GROUPS}
+        if change.group and change != replace(common, **limits):
+            raise ValueError(
+                "a change of a group is of cpus=, weight=, quota=, period=, burst= or idle="
+            )
         of_policy = change.priority or change.runtime_us or change.period_us
         if of_policy and change.policy is None:
             raise ValueError("priority=, runtime= and period= of a change need policy=")
-        if change.part is not None and (change.weight or change.quota_ms):
-            raise ValueError("weight= and quota= are of a change of a group")
+        if change.part is not None and replace(common, **limits) != common:
+            raise ValueError("weight=, quota=, burst= and idle= are of a change of a group")
 
 
 def _check_words(word: str, values: Mapping[str, str], valid: Iterable[str]) -> None:
@@ -217,6 +222,8 @@ def _parse(piece: str, word: str, values: Mapping[str, str]) -> _Entry:
         del values["fifo"]
     members = {_WORDS.get(member.name, member.name): member for member in fields(entry)}
     members.pop("kind", None)
+    if entry is LoadChange and "group" not in values:  # in us, of a policy
+        members["period"] = next(member for member in fields(entry) if member.name == "period_us")
     _check_words(word, values, members)
     arguments: dict[str, Any] = {"kind": kind, "count": 1} if kind else {}
     for name, member in members.items():

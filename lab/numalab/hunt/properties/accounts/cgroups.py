@@ -40,7 +40,8 @@ def group_account(run: LoadRecording) -> Iterator[Observation]:
 def group_settings(run: LoadRecording) -> Iterator[Observation]:
     """A cgroup's files read as they were written.
 
-    `cpu.max`, `cpu.max.burst`, and `cpu.weight` of a group that is not idle.
+    `cpu.max`, `cpu.max.burst`, `cpu.idle`, `cpuset.cpus`, and `cpu.weight` of a group that is not
+    idle.
     """
     for group in run.load.groups:
         if (kernels := run.printed.groups.get(group.name)) is not None:
