@@ -16,10 +16,11 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
     """Tasks of a group with a quota run for no longer than it allows, and use it if they can.
 
     The value is the time used over the time allowed, or, for a group of hogs without competitors,
-    its inverse if that is larger (`cpu.max`, Documentation/admin-guide/cgroup-v2.rst).
+    its inverse if that is larger (`cpu.max`, Documentation/admin-guide/cgroup-v2.rst). The quota is
+    that after the last change, and the time begins some time after it.
     """
     load, window = run.load.at_end, run.settled
-    if load.rebuilds_domains or window.length_ns < _LEAST_MS * MS:
+    if window.length_ns < _LEAST_MS * MS:
         return
     used = _used(run, window)
     for group in load.groups:
@@ -27,14 +28,13 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         # A quota is of fair tasks only.
         if not group.quota_ms or not places or any(load.parts[n].is_real_time for n in places):
             continue
-        wanted = _wanted(load, places)
+        wanted = wanted_cpus(load, places)
         granted = window.length_ns * group.quota_ms / group.period_ms
         allowed = granted + group.burst_ms * MS  # saved before
         ran = sum(used.get(place, 0) for place in places)
         value = ran / allowed
         alone = load.tasks <= run.topology.cpu_count and not group.parent
-        alone = alone and not run.load.stops_any
-        if alone and wanted:
+        if run.load.is_steady and alone and wanted:
             due = min(granted, wanted * window.length_ns)
             value = max(value, due / max(ran, due / 100))
         yield Observation(
@@ -105,7 +105,7 @@ def least_group_share(run: LoadRecording) -> float | None:
     return min(1000.0 * ns * due / group.weight for ns, group in zip(got, rivals, strict=True))
 
 
-def _wanted(load: Load, places: list[int]) -> int:
+def wanted_cpus(load: Load, places: list[int]) -> int:
     """Return how many CPUs hogs of these parts would use; 0 if they are not hogs alone."""
     parts = [load.parts[place] for place in places]
     if any(part.kind != "hog" or part.later for part in parts):
