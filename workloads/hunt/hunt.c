@@ -56,6 +56,7 @@ static struct shared {
 
 static pid_t pids[MOST_PROCESSES];
 static int pid_count, task_count;
+static struct timespec groups_made;
 static long long admitted_before; /* for deadline tasks, before the load */
 static int part_of[MOST_PROCESSES], is_wakee[MOST_PROCESSES];
 
@@ -646,6 +647,7 @@ static void make_groups(void)
 {
 	if (!group_count)
 		return;
+	clock_gettime(CLOCK_MONOTONIC, &groups_made);
 	mount("none", CGROUPS, "cgroup2", 0, NULL); /* it may be there already */
 	put(CGROUPS "/cgroup.subtree_control", "+cpuset +cpu");
 	for (int i = 0; i < group_count; i++) {
@@ -843,6 +845,24 @@ static FILE *open_debug(void)
 	return file ? file : fopen("/proc/sched_debug", "re");
 }
 
+/* The group whose queue a line is of (print_cfs_rq()), -1 for none; AT is that of the line before. */
+static int group_at(const char *line, int at)
+{
+	const char *path = strstr(line, "]:");
+
+	if (*line == ' ' || *line == '\n')
+		return at;
+	if (!path || strncmp(line, "cfs_rq[", 7))
+		return -1;
+	for (at = group_count - 1; at >= 0; at--) {
+		const char *name = groups[at].path + strlen(CGROUPS);
+
+		if (!strncmp(path + 2, name, strlen(name)) && path[2 + strlen(name)] == '\n')
+			break;
+	}
+	return at;
+}
+
 /*
  * The load of each group, and what of it queues have that the kernel still updates: all of it, but that
  * of throttled queues (list_add_leaf_cfs_rq(), kernel/sched/fair.c; print_cfs_rq(), kernel/sched/debug.c).
@@ -854,21 +874,40 @@ static void sum_loads(long *loads, long *listed)
 	int at = -1;
 
 	while (file && fgets(line, sizeof(line), file)) {
-		char *path = !strncmp(line, "cfs_rq[", 7) ? strstr(line, "]:") : NULL;
 		long value;
 
-		if (path) {
-			path[strcspn(path, "\n")] = '\0';
-			for (at = group_count - 1; at >= 0; at--)
-				if (!strcmp(groups[at].path + strlen(CGROUPS), path + 2))
-					break;
-		} else if (at >= 0 && sscanf(line, " .tg_load_avg_contrib : %ld", &value) == 1)
+		at = group_at(line, at);
+		if (at >= 0 && sscanf(line, " .tg_load_avg_contrib : %ld", &value) == 1)
 			listed[at] += value;
 		else if (at >= 0 && sscanf(line, " .tg_load_avg : %ld", &value) == 1)
 			loads[at] = value;
 	}
 	if (file)
 		fclose(file);
+}
+
+/* The number in a line `NAME NUMBER`; -1 without it. */
+static long long line_of(const char *text, const char *name)
+{
+	const char *line = strstr(text, name);
+
+	return line ? atoll(line + strlen(name)) : -1;
+}
+
+/* What cpu.stat says of a quota, since the groups were made; an old kernel has no bursts. */
+static void tell_limits(int load, const struct group *group, const char *text)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	printf("load %d group %s since_us %lld used_us %lld user_us %lld system_us %lld periods %lld throttled %lld"
+	       " throttled_us %lld bursts %lld burst_us %lld\n",
+	       load, group->name,
+	       (now.tv_sec - groups_made.tv_sec) * 1000000LL + (now.tv_nsec - groups_made.tv_nsec) / 1000,
+	       line_of(text, "usage_usec "), line_of(text, "\nuser_usec "), line_of(text, "\nsystem_usec "),
+	       line_of(text, "\nnr_periods "),
+	       line_of(text, "\nnr_throttled "), line_of(text, "\nthrottled_usec "),
+	       line_of(text, "\nnr_bursts "), line_of(text, "\nburst_usec "));
 }
 
 /* Of each group: its CPU time, its load, and the files that are wrong (admin-guide/cgroup-v2.rst). */
@@ -882,13 +921,88 @@ static void tell_groups(int load)
 	}
 	for (int i = 0; i < group_count; i++) {
 		unsigned long long used;
-		char path[160], text[256];
+		char path[160], text[512];
 
 		snprintf(path, sizeof(path), "%s/cpu.stat", groups[i].path);
-		if (get(path, text, sizeof(text)) && sscanf(text, "usage_usec %llu", &used) == 1)
+		if (get(path, text, sizeof(text)) && sscanf(text, "usage_usec %llu", &used) == 1) {
 			printf("load %d group %s used_us %llu load %ld listed %ld wrong %d\n", load,
 			       groups[i].name, used, loads[i], listed[i], count_wrong(&groups[i]));
+			tell_limits(load, &groups[i], text);
+		}
 	}
+}
+
+/* Waits up to a second, until the children of forkers are gone. */
+static void await_empty(const struct group *group)
+{
+	char path[160], text[128];
+
+	snprintf(path, sizeof(path), "%s/cgroup.events", group->path);
+	for (int tried = 0; tried < 100; tried++) {
+		if (!get(path, text, sizeof(text)) || !strstr(text, "populated 1"))
+			return;
+		pause_us(10000);
+	}
+}
+
+struct left {
+	long on[CPU_SETSIZE], sum;
+	char field[32];
+};
+
+/* What without tasks is 0 in a queue (print_cfs_rq(), 5.10 to 7.3). */
+static int counts_tasks(const char *field)
+{
+	return !strcmp(field, "nr_running") || !strcmp(field, "nr_queued") || !strncmp(field, "h_nr_", 5) ||
+	       !strncmp(field, "idle_", 5) || !strncmp(field, "throttle", 8);
+}
+
+/* A queue that is no longer printed, as the kernel does not update it, keeps what it had. */
+static int read_left(struct left *left)
+{
+	FILE *file = open_debug();
+	int at = -1, cpu = 0, any = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		char field[32];
+		long value;
+
+		at = group_at(line, at);
+		if (at < 0)
+			continue;
+		if (sscanf(line, "cfs_rq[%d]", &cpu) == 1 && cpu >= 0 && cpu < CPU_SETSIZE) {
+			left[at].sum -= left[at].on[cpu];
+			left[at].on[cpu] = 0;
+		} else if (sscanf(line, " .%31s : %ld", field, &value) == 2 && value && counts_tasks(field)) {
+			left[at].on[cpu] += labs(value);
+			left[at].sum += labs(value);
+			strcpy(left[at].field, field);
+		}
+	}
+	if (file)
+		fclose(file);
+	for (int i = 0; i < group_count; i++)
+		any |= left[i].sum != 0;
+	return any;
+}
+
+/* What the queues of groups hold 5 s after their last tasks; throttled ones need periods. */
+static void tell_left(int load)
+{
+	static struct left left[MOST_GROUPS];
+
+	if (!group_count || access("/proc/self/sched", F_OK))
+		return;
+	memset(left, 0, sizeof(left));
+	for (int i = 0; i < group_count; i++)
+		await_empty(&groups[i]);
+	pause_us(100000); /* an idle CPU forgets at once who sleeps */
+	for (int tried = 0; tried < 50 && read_left(left); tried++)
+		pause_us(100000);
+	for (int i = 0; i < group_count; i++)
+		printf("load %d group %s left %ld %s\n", load, groups[i].name, left[i].sum,
+		       left[i].sum ? left[i].field : "nothing");
 }
 
 /*
@@ -949,6 +1063,7 @@ static void end_tasks(int load)
 		waitpid(pids[i], NULL, 0);
 	if (*cpuset_from)
 		rmdir(CPUSET);
+	tell_left(load);
 	remove_groups();
 	for (int place = 0; place < part_count; place++)
 		if (parts[place].memory)

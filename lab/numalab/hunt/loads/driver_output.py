@@ -21,6 +21,12 @@ _GROUP_ACCOUNT = re.compile(
     r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (\d{1,12}) listed (\d{1,12})"
     r" wrong (\d)"
 )
+_LIMIT_ACCOUNT = re.compile(
+    r"load (\d{1,3}) group ([a-z]{1,8}) since_us (\d{1,15}) used_us (\d{1,15})"
+    r" user_us (-1|\d{1,15}) system_us (-1|\d{1,15}) periods (-1|\d{1,12}) throttled (-1|\d{1,12})"
+    r" throttled_us (-1|\d{1,18}) bursts (-1|\d{1,12}) burst_us (-1|\d{1,18})"
+)
+_GROUP_LEFT = re.compile(r"load (\d{1,3}) group ([a-z]{1,8}) left (\d{1,18}) ([a-z_]{1,31})")
 _NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 
 
@@ -59,6 +65,32 @@ class GroupAccount:
 
 
 @dataclass(frozen=True)
+class LimitAccount:
+    """What `cpu.stat` of a cgroup says of its quota, after `since_us` of its existence.
+
+    -1 is for what the kernel does not print.
+    """
+
+    since_us: int
+    used_us: int
+    user_us: int
+    system_us: int
+    periods: int
+    throttled: int
+    throttled_us: int
+    bursts: int
+    burst_us: int
+
+
+@dataclass(frozen=True)
+class GroupLeft:
+    """What the queues of a cgroup count, all together, when its tasks are gone; a field of it."""
+
+    count: int
+    member: str
+
+
+@dataclass(frozen=True)
 class LockTurns:
     """How often a locker had the lock, and its longest wait for it."""
 
@@ -71,7 +103,8 @@ class Printed:
     """What the driver printed about a load.
 
     `counters[when][name]` and `pages[part, task][node]`; `locks[part, task]`; by process
-    `task_states` and `accounts`, and `groups` by name, when all tasks had been stopped.
+    `task_states` and `accounts`, and `groups` and `limits` by name, when all tasks had been
+    stopped; `left` by group, when they were gone.
     """
 
     counters: Mapping[str, dict[str, int]] = field(default_factory=dict)
@@ -80,6 +113,8 @@ class Printed:
     task_states: Mapping[int, TaskState] = field(default_factory=dict)
     accounts: Mapping[int, TaskAccount] = field(default_factory=dict)
     groups: Mapping[str, GroupAccount] = field(default_factory=dict)
+    limits: Mapping[str, LimitAccount] = field(default_factory=dict)
+    left: Mapping[str, GroupLeft] = field(default_factory=dict)
 
 
 def parse_output(text: str) -> Mapping[int, Printed]:
@@ -90,6 +125,8 @@ def parse_output(text: str) -> Mapping[int, Printed]:
     task_states: defaultdict[int, dict[int, TaskState]] = defaultdict(dict)
     accounts: defaultdict[int, dict[int, TaskAccount]] = defaultdict(dict)
     groups: defaultdict[int, dict[str, GroupAccount]] = defaultdict(dict)
+    limits: defaultdict[int, dict[str, LimitAccount]] = defaultdict(dict)
+    left: defaultdict[int, dict[str, GroupLeft]] = defaultdict(dict)
     for line in text.splitlines():
         if match := _COUNTER.fullmatch(line):
             number, when, name, value = match.groups()
@@ -109,11 +146,15 @@ def parse_output(text: str) -> Mapping[int, Printed]:
         elif match := _GROUP_ACCOUNT.fullmatch(line):
             group = GroupAccount(*map(int, match.groups()[2:]))
             groups[int(match[1])][match[2]] = group
-    printed = (counters, pages, locks, task_states, accounts, groups)
+        elif match := _LIMIT_ACCOUNT.fullmatch(line):
+            limits[int(match[1])][match[2]] = LimitAccount(*map(int, match.groups()[2:]))
+        elif match := _GROUP_LEFT.fullmatch(line):
+            left[int(match[1])][match[2]] = GroupLeft(int(match[3]), match[4])
+    printed = (counters, pages, locks, task_states, accounts, groups, limits, left)
     loads = {load for by_load in printed for load in by_load}
     return {
         load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load],
-                      groups[load])
+                      groups[load], limits[load], left[load])
         for load in loads
     }  # fmt: skip
 

@@ -1,0 +1,78 @@
+"""What the kernel keeps for the quota of a cgroup, and for its queues when its tasks are gone."""
+
+from collections.abc import Iterator
+
+from numalab.hunt.loads.driver_output import LimitAccount
+from numalab.hunt.loads.load import Cgroup
+from numalab.hunt.properties.groups import wanted_cpus
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import MS, LoadRecording
+
+_PERIODS = 4  # in which hogs that want twice the quota are throttled
+_ROUNDING_US = 3  # of three figures
+
+
+@register_property("left-in-groups", unit="counted", most=0.0, any_load=True)
+def left_in_groups(run: LoadRecording) -> Iterator[Observation]:
+    """The queues of a cgroup are empty when its tasks are gone.
+
+    The value is the sum of `nr_running`, `h_nr_*`, `idle_*`, `throttled` and `throttle_count` of
+    its queues (/sys/kernel/debug/sched/debug; print_cfs_rq(), kernel/sched/debug.c, 5.10 to 7.3),
+    after up to five seconds. Queues that the kernel no longer updates are not read.
+    """
+    for name, left in run.printed.left.items():
+        text = f"the queues of group {name}, without tasks, hold {left.count} ({left.member})"
+        yield Observation(left.count, text)
+
+
+@register_property("limit-account", unit="figures", most=0.0, any_load=True)
+def limit_account(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel's account of a cgroup's quota is possible.
+
+    The value is how many figures of `cpu.stat` (admin-guide/cgroup-v2.rst) contradict the quota,
+    the time or each other.
+    """
+    for group in run.load.groups:
+        account = run.printed.limits.get(group.name)
+        if account is not None:
+            wrong = [*_of_any_group(run, account), *_of_limits(run, group, account)]
+            text = "; ".join(wrong) or "nothing impossible"
+            yield Observation(len(wrong), f"cpu.stat of group {group.name} has {text}")
+
+
+def _of_any_group(run: LoadRecording, account: LimitAccount) -> Iterator[str]:
+    if account.throttled > account.periods + 1:  # they are read one after the other
+        yield f"{account.throttled} periods throttled of {account.periods}"
+    if account.throttled_us > 1.05 * account.since_us * run.topology.cpu_count:
+        yield f"{account.throttled_us} us throttled in {account.since_us} us"
+    used_us, parts_us = account.used_us, account.user_us + account.system_us
+    if account.user_us >= 0 and abs(used_us - parts_us) > _ROUNDING_US:
+        yield f"{used_us} us used, and {parts_us} us by user and system"
+
+
+def _of_limits(run: LoadRecording, group: Cgroup, account: LimitAccount) -> Iterator[str]:
+    limits = run.load.limits_of(group)
+    if not any(limit.quota_ms for limit in limits):
+        if max(account.periods, account.throttled_us, account.bursts) > 0:
+            yield "periods, throttled time or bursts without a quota"
+        return
+    shortest_us = 1000 * min(limit.period_ms for limit in limits)
+    if account.periods > account.since_us / shortest_us + 2:
+        yield f"{account.periods} periods of {shortest_us} us in {account.since_us} us"
+    burst_us = 1000 * max(limit.burst_ms for limit in limits)
+    # A lower quota looks like a burst (__refill_cfs_bandwidth_runtime()).
+    same = len({(limit.quota_ms, limit.period_ms) for limit in limits}) == 1
+    if same and account.burst_us > max(0, account.bursts) * burst_us:
+        yield f"{account.burst_us} us of {account.bursts} bursts of {burst_us} us"
+    if _must_be_throttled(run, group) and account.throttled == 0:
+        yield "no throttled period of tasks that want twice the quota"
+
+
+def _must_be_throttled(run: LoadRecording, group: Cgroup) -> bool:
+    """Whether hogs without competitors want twice the quota."""
+    load, places = run.load, run.load.places_in(group)
+    fair = not any(load.parts[place].is_real_time for place in places)
+    long = run.window.length_ns / MS >= _PERIODS * group.period_ms
+    alone = load.tasks <= run.topology.cpu_count and not group.parent
+    wanted = wanted_cpus(load, places) * group.period_ms
+    return load.is_steady and fair and long and alone and wanted >= 2 * group.quota_ms
