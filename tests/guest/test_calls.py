@@ -10,6 +10,7 @@ from numalab.hunt.calls.benches import for_properties
 from numalab.hunt.calls.counting import read_calls
 from numalab.hunt.calls.functions import read_symbols
 from numalab.hunt.case import Case
+from numalab.hunt.loads.driver_output import GroupLeft
 from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.properties.accounts.tasks import traced_accounts
 from numalab.hunt.recording import MS
@@ -87,3 +88,21 @@ def test_the_kernels_account_of_each_task_is_what_it_traces(
             assert kernels.migrations == of_trace.migrations
             assert kernels.ran_ns == pytest.approx(of_trace.ran_ns, rel=0.1, abs=20 * MS)
             assert kernels.waited_ns == pytest.approx(of_trace.waited_ns, rel=0.1, abs=50 * MS)
+
+
+def test_queues_of_groups_are_empty_at_the_end_and_limits_are_counted(
+    kernel: BuiltKernel, tmp_path: Path
+) -> None:
+    loads = parse_loads(
+        "time ms=500;group name=a quota=40 burst=10;group name=b parent=a;hog n=3 cpus=0-3 group=b"
+        ";change at=150 group=b idle=1;change at=250 group=b idle=0"
+        ";change at=300 group=a quota=0;change at=350 group=a quota=20 period=50 burst=0"
+    )
+    case = Case(load_topology("ring-2"), loads)
+    (load,) = record_case(case, bench_of(kernel), 1, RunDir(tmp_path))
+    assert {group.wrong for group in load.printed.groups.values()} == {0}
+    assert load.printed.left == dict.fromkeys("ab", GroupLeft(0, "nothing"))
+    limits = load.printed.limits["a"]
+    assert 2 <= limits.throttled <= limits.periods + 1
+    assert limits.throttled_us > 0
+    assert load.printed.limits["b"].periods == 0

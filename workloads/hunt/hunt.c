@@ -9,9 +9,11 @@
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
  * at begin, half and end, the CPU and the CPU time of each process, its utilization, preferred node and
- * account, the CPU time and load of each group, the turns of lockers and their longest wait for the lock,
- * and where the memory of each task lies at the end. As process 1 of a guest it reads LOADS from /loads,
- * and powers off. Work is counted in turns of a loop (shared.h), one for each us.
+ * account, the CPU time, load and limits of each group, the turns of lockers and their longest wait for the
+ * lock, where the memory of each task lies at the end, and what queues of groups hold without tasks.
+ *
+ * As process 1 of a guest it reads LOADS from /loads, and powers off. Work is counted in turns of a loop
+ * (shared.h), one for each us.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from numalab.hunt.generate import changes, group_changes, groups
+from numalab.hunt.generate.draw import Family
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.loads.driver_output import GroupLeft, LimitAccount, Printed, parse_output
 from numalab.hunt.loads.load import Load, LoadChange
@@ -20,6 +21,8 @@ CHANGED = (
     ";change at=300 group=a idle=0"
 )
 LIMITED = "time ms=1000;group name=a quota=50;hog n=2 cpus=0-3 group=a"
+# They want 20 ms in 100 ms, each of 4 CPUs keeps 6 ms, and one turn may be more.
+LOOSE = "time ms=1000;group name=a quota=60;sleeper n=2 cpus=0-3 run=1000 sleep=9000 group=a"
 ROWS: list[Row] = [(11, "hog0.0", 0, 0, 1000)]
 RIGHT = LimitAccount(1_100_000, 500_000, 300_000, 199_999, 11, 11, 1_500_000, 0, 0)
 
@@ -29,8 +32,7 @@ def parsed(text: str) -> Load:
     return load
 
 
-def drawn(family: object) -> list[Load]:
-    assert callable(family)
+def drawn(family: Family) -> list[Load]:
     loads = []
     for number in range(40):
         rng = random.Random(number)
@@ -73,6 +75,17 @@ def test_limits_change_go_with_hotplug_and_are_of_groups_that_tasks_enter() -> N
         assert parsed(render_load(load)) == load
 
 
+def test_a_loose_quota_is_enough() -> None:
+    right = replace(RIGHT, throttled=1)
+    for load in drawn(groups.loose_quotas):
+        mine = [part for part in load.parts if part.group]
+        alone = render_load(replace(load, parts=tuple(mine)))
+        rows: list[Row] = [(11, "sleeper0.0", 0, 0, 1000)]
+        run = recording(alone, rows, cpus=(max(mine[0].cpus) + 1, 1))
+        (finding,) = limit_account(replace(run, printed=Printed(limits={"a": right})))
+        assert finding.value == 1
+
+
 def quota_of(text: str, *, hogs: int = 1) -> list[float]:
     rows: list[Row] = [(11 + n, f"hog0.{n}", n, 0, 1000) for n in range(hogs)]
     return [finding.value for finding in quota(recording(text, rows))]
@@ -97,11 +110,20 @@ def wrong_in(text: str, account: LimitAccount) -> tuple[float, str]:
 
 
 def test_a_possible_account_of_a_quota_is_right() -> None:
-    nothing = (0, "nothing impossible")
+    nothing = (0.0, "nothing impossible")
     assert wrong_in(LIMITED, RIGHT) == nothing
     saved = replace(RIGHT, bursts=3, burst_us=29_999)
     assert wrong_in(LIMITED.replace("quota=50", "quota=50 burst=10"), saved) == nothing
     assert wrong_in(f"{LIMITED};change at=9 group=a quota=5", saved) == nothing
+    assert wrong_in(LOOSE.replace("quota=60", "quota=50"), RIGHT) == nothing
+    assert wrong_in(LOOSE.replace("sleeper", "forker"), RIGHT) == nothing
+    assert wrong_in(LOOSE, replace(RIGHT, throttled=0)) == nothing
+    never = replace(RIGHT, throttled=0)
+    inner = "group name=b parent=a quota=10"
+    below = LIMITED.replace(";hog", f";{inner};hog").replace("group=a", "group=b")
+    assert wrong_in(below, never) == nothing
+    few = LIMITED.replace("quota=50", "quota=100 cpus=1")
+    assert wrong_in(few, never) == nothing
     old = replace(RIGHT, user_us=-1, system_us=-1, bursts=-1, burst_us=-1)
     assert wrong_in(LIMITED, old) == nothing
     assert wrong_in("time ms=1000;group name=a;hog n=1 cpus=0 group=a", replace(
@@ -126,6 +148,7 @@ def test_a_possible_account_of_a_quota_is_right() -> None:
             replace(RIGHT, throttled=0),
             "no throttled period of tasks that want twice the quota",
         ),
+        (LOOSE, RIGHT, "11 throttled periods of tasks that want less than the quota"),
         (
             LIMITED.replace(" quota=50", ""),
             RIGHT,

@@ -81,6 +81,19 @@ def tight_quotas(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1600, tuple(parts), groups=tuple(groups))
 
 
+def loose_quotas(rng: random.Random, machine: Topology) -> Load | None:
+    """Tasks that sleep often and want less than a quota, of which each CPU keeps a slice."""
+    allowed = everywhere(machine)
+    run, sleep = rng.choice(((300, 1700), (700, 4300), (1500, 8500)))
+    count = rng.randint((len(allowed) + 1) // 2, len(allowed))
+    wanted = 100 * count * run // (run + sleep)
+    quota = 2 * wanted + 8 * len(allowed)
+    parts = [Part("sleeper", count, allowed, run_us=run, sleep_us=sleep, group="a")]
+    if rng.random() < 0.4:
+        parts.append(Part("hog", rng.randint(1, len(allowed)), allowed))
+    return Load(1200, tuple(parts), groups=(Cgroup("a", quota_ms=quota),))
+
+
 def saved_quotas(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks that rest for periods and then need more than a quota, which they may have saved."""
     allowed = everywhere(machine)
@@ -203,6 +216,7 @@ FAMILIES: Mapping[Family, float] = {
     nested_groups: 0.6,
     quotas: 0.7,
     tight_quotas: 0.7,
+    loose_quotas: 0.4,
     saved_quotas: 0.5,
     cpusets: 0.8,
     leaving_cpuset: 0.4,

@@ -110,7 +110,8 @@ def wanted_cpus(load: Load, places: list[int]) -> int:
     parts = [load.parts[place] for place in places]
     if any(part.kind != "hog" or part.later for part in parts):
         return 0
-    return min(sum(part.count for part in parts), len(set().union(*(part.cpus for part in parts))))
+    cpus = frozenset[int]().union(*(load.masks(place, load.ms) for place in places))
+    return min(sum(part.count for part in parts), len(cpus))
 
 
 def _used(run: LoadRecording, window: Window) -> dict[int, int]:

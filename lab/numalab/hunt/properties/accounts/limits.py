@@ -1,14 +1,17 @@
 """What the kernel keeps for the quota of a cgroup, and for its queues when its tasks are gone."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from numalab.hunt.loads.driver_output import LimitAccount
-from numalab.hunt.loads.load import Cgroup
+from numalab.hunt.loads.load import Cgroup, Part
 from numalab.hunt.properties.groups import wanted_cpus
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 
 _PERIODS = 4  # in which hogs that want twice the quota are throttled
+_SLICE_MS = 6  # of a quota, which a CPU may keep (sched_cfs_bandwidth_slice_us, and a rest of 1)
+_MORE = 1.5  # times what its turns of work take, with all that the kernel does for a sleeper
 _ROUNDING_US = 3  # of three figures
 
 
@@ -66,13 +69,32 @@ def _of_limits(run: LoadRecording, group: Cgroup, account: LimitAccount) -> Iter
         yield f"{account.burst_us} us of {account.bursts} bursts of {burst_us} us"
     if _must_be_throttled(run, group) and account.throttled == 0:
         yield "no throttled period of tasks that want twice the quota"
+    if account.throttled > 0 and _is_enough(run, group):
+        yield f"{account.throttled} throttled periods of tasks that want less than the quota"
 
 
 def _must_be_throttled(run: LoadRecording, group: Cgroup) -> bool:
-    """Whether hogs without competitors want twice the quota."""
+    """Whether hogs without competitors want twice the quota, and no other quota stops them."""
     load, places = run.load, run.load.places_in(group)
     fair = not any(load.parts[place].is_real_time for place in places)
     long = run.window.length_ns / MS >= _PERIODS * group.period_ms
-    alone = load.tasks <= run.topology.cpu_count and not group.parent
+    limited = [other for other in load.groups if other.quota_ms]
+    alone = load.tasks <= run.topology.cpu_count and limited == [group]
     wanted = wanted_cpus(load, places) * group.period_ms
     return load.is_steady and fair and long and alone and wanted >= 2 * group.quota_ms
+
+
+def _is_enough(run: LoadRecording, group: Cgroup) -> bool:
+    """Whether sleepers want less in any period than the quota without a slice of each CPU."""
+    load, places = run.load, run.load.places_in(group)
+    parts = [load.parts[place] for place in places]
+    if not load.is_steady or any(part.kind != "sleeper" or part.is_real_time for part in parts):
+        return False
+    wanted_ms = sum(map(partial(_most_ms, group.period_ms), parts))
+    return _MORE * wanted_ms + _SLICE_MS * run.topology.cpu_count < group.quota_ms
+
+
+def _most_ms(time_ms: float, part: Part) -> float:
+    """Return how long all sleepers of a part may work in a time, in ms."""
+    run_ms, sleep_ms = part.run_us / 1000, part.sleep_us / 1000
+    return part.count * (time_ms * run_ms / max(run_ms + sleep_ms, 0.001) + run_ms)
