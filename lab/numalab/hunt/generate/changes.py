@@ -200,7 +200,6 @@ def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
         Part("sleeper", count, allowed, run_us=1000, sleep_us=1000, group="a"),
         Part("sleeper", count, allowed, run_us=8000, sleep_us=20_000, group="a"),
     ))  # fmt: skip
-    parts = (mine, Part("hog", rng.randint(1, len(allowed)), allowed, group="b"))
     half = some_cpus(rng, allowed, len(allowed) // 2)
     rest = tuple(cpu for cpu in allowed if cpu not in half)
     first, second = rng.choice((
@@ -211,6 +210,9 @@ def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
         (LoadChange(0, group="a", cpus=half), LoadChange(0, group="a", cpus=allowed)),
         (LoadChange(0, group="a", quota_ms=10), LoadChange(0, group="a", quota_ms=1000)),
     ))  # fmt: skip
+    # Where those that sleep come from, nothing else of the group updates what they leave behind.
+    cpus = first.cpus if first.into and first.cpus else allowed
+    parts = (mine, Part("hog", rng.randint(1, len(cpus)), cpus, group="b"))
     changes = in_turn(first, second, rng.choice(GAPS_MS))
     return Load(MS, parts, groups=groups, changes=changes)
 
