@@ -174,22 +174,25 @@ class Conductor:
     def _again(self, failures: Mapping[str, Failure], seed: int) -> dict[str, Failure]:
         """Run other seeds where the first one of one kernel was lost, until they lose one more.
 
-        The other kernel lost none in this cell, and the patched kernel goes first. One lost run may
-        be chance, so one seed may start when the time is over: as the first seed is lost again
-        whenever the command is repeated, it would never come to another one.
+        The other kernel lost none in this cell. Where the patched kernel lost enough, the baseline
+        has no other seeds. One lost run may be chance, so one seed may start when the time is over:
+        as the first seed is lost again whenever the command is repeated, it would never come to
+        another one.
         """
         plan, more, until = self.study.plan, dict[str, Failure](), math.inf
         for later in range(seed + 1, max(plan.study.seeds) + 1):
             ends = tuple({**failures, **more}.values())
-            lost = lost_alone(ends, PATCHED) or lost_alone(ends, BASELINE)
-            runs = [end.run for end in lost]
-            cells = [run.cell for run in plan.runs if run.id in runs and run.seed == seed]
-            if len(lost) != 1 or not cells:
+            lost = [lost_alone(ends, side) for side in (PATCHED, BASELINE)]
+            once = [alone[0].run for alone in lost if len(alone) < FEWEST_LOST and alone]
+            cells = [run.cell for run in plan.runs if run.id in once and run.seed == seed]
+            if len(lost[0]) >= FEWEST_LOST or not cells:
                 break
-            pair = [planned_run(cells[0], name, later) for name in plan.study.variants]
-            if {run.id for run in pair} <= self.study.results.finished().keys():
+            pairs = [
+                planned_run(cell, name, later) for cell in cells for name in plan.study.variants
+            ]
+            if {run.id for run in pairs} <= self.study.results.finished().keys():
                 continue
-            more |= self._execute(pair, until)
+            more |= self._execute(pairs, until)
             until = self.over
         return more
 

@@ -252,13 +252,14 @@ def _tested(outcome: ExperimentOutcome) -> set[tuple[Cell, str]]:
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
     """Return the lost runs of one kernel in cells in which the other one lost none.
 
-    Those of the patched kernel go first.
+    Those of the patched kernel go first. None for fewer than `FEWEST_LOST`, which may be chance.
     """
-    side: Side = PATCHED if (ends := lost_alone(outcome.failures, PATCHED)) else BASELINE
-    ends = ends or lost_alone(outcome.failures, BASELINE)
-    if len(ends) < FEWEST_LOST or (side == BASELINE and not outcome.runs):
-        return None
-    return LostRuns(side, tuple(end.run for end in ends), ends[0].error.partition("\n")[0])
+    for side in (PATCHED, BASELINE) if outcome.runs else (PATCHED,):
+        ends = lost_alone(outcome.failures, side)
+        if len(ends) >= FEWEST_LOST:
+            runs = tuple(end.run for end in ends)
+            return LostRuns(side, runs, ends[0].error.partition("\n")[0])
+    return None
 
 
 def word_of(

@@ -155,6 +155,14 @@ def test_a_command_that_is_repeated_tries_one_more_seed_after_a_hang(
     assert len(made.go_on(150.0).lost(PATCHED)) == 2
 
 
+def test_each_kernel_that_lost_a_run_gets_other_seeds(clock: Callable[[Made], Made]) -> None:
+    chance = frozenset({f"ring-2_w_{PATCHED}_1"})
+    lost = frozenset(f"ring-4_w_{BASELINE}_{seed}" for seed in SEEDS)
+    outcome = clock(Made(lost=lost | chance, hang_s=30.0)).go_on(149.0, CELLS)
+    assert {end.run for end in outcome.lost(PATCHED)} == chance
+    assert len(outcome.lost(BASELINE)) == 2
+
+
 FAILED_IN_BOTH = frozenset({f"ring-2_w_{BASELINE}_1", f"ring-2_w_{PATCHED}_1"})
 
 

@@ -245,14 +245,16 @@ def test_regression_gives_exit_code_1_and_improvement_0() -> None:
     assert (better.word, better.exit_code) == ("improved", 0)
 
 
-def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
-    def lost(*names: str) -> ExperimentOutcome:
-        failures = tuple(
-            Failure("s", Results(Path("/nowhere")), Ended(name, 1.0, "the guest's kernel panicked"))
-            for name in names
-        )
-        return ExperimentOutcome((), 4, (), failures, time_over=False)
+def lost(*names: str) -> ExperimentOutcome:
+    """Return an experiment of which only these runs began, and failed."""
+    failures = tuple(
+        Failure("s", Results(Path("/nowhere")), Ended(name, 1.0, "the guest's kernel panicked"))
+        for name in names
+    )
+    return ExperimentOutcome((), 4, (), failures, time_over=False)
 
+
+def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
     twice = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2"))
     assert twice is not None
     assert word_of((), twice, HuntOutcome(), share=0.0) == "regressed"
@@ -262,6 +264,16 @@ def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
     assert lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-2_w_baseline_1")) is None
     elsewhere = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-4_w_baseline_1"))
     assert elsewhere == twice, "only runs of the same cell count"
+
+
+def test_one_lost_run_of_the_patched_kernel_hides_no_losses_of_the_baseline() -> None:
+    baseline = tuple(f"ring-4_w_baseline_{seed}" for seed in (1, 2, 3))
+    both = replace(lost("ring-2_w_patched_1", *baseline), runs=tuple(runs([10], [10])))
+    ended = lost_of(both)
+    assert ended is not None
+    assert (ended.side, ended.runs) == ("baseline", baseline)
+    (remark,) = losses(both, ended, HuntOutcome())
+    assert remark.startswith("1 run of the patched kernel failed: ")
 
 
 @pytest.mark.parametrize(
