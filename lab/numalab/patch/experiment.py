@@ -52,7 +52,7 @@ class ExperimentOutcome:
 
     No changed code ran in the cells `unreached`, so they got one run of each kernel only. `counted`
     are the folders of all runs that may hold counts of lines. The cells that more time would let
-    compare need about `needs` seconds. `gave_up`: all first runs of one kernel failed.
+    compare need about `needs` seconds.
     """
 
     runs: tuple[StoredRun, ...]
@@ -63,17 +63,27 @@ class ExperimentOutcome:
     unreached: tuple[Cell, ...] = ()
     counted: tuple[tuple[Cell, RunDir], ...] = ()
     needs: float = 0.0
-    gave_up: bool = False
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether one kernel lost runs, and finished none."""
+        finished = {run.manifest.variant for run in self.runs}
+        return any(self.lost(side) and side not in finished for side in get_args(Side))
 
     def lost(self, side: Side) -> tuple[Ended, ...]:
         """Return the ends of a kernel's runs that failed, but for those that the host ended."""
         return lost_of_side(self.failures, side)
 
     def failed(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
-        """Return the cells that are not compared because runs failed: more time compares none."""
-        lost = {_cell_of(end, side) for side in get_args(Side) for end in self.lost(side)}
-        missing = self._not_compared(cells)
-        return tuple(cell for cell in missing if self.gave_up or cell.name in lost)
+        """Return the cells that are not compared because runs failed: more time compares none.
+
+        A kernel lost so many of a cell's first runs that the others are too few, or it gave up.
+        """
+        sides = get_args(Side)
+        lost = Counter((_cell_of(end, side), side) for side in sides for end in self.lost(side))
+        failed = {cell for (cell, _), count in lost.items() if self.screened - count < FEWEST}
+        gave_up, missing = self.gave_up, self._not_compared(cells)
+        return tuple(cell for cell in missing if gave_up or cell.name in failed)
 
     def short(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
         """Return the cells that are not compared because the time was too short."""
@@ -136,7 +146,7 @@ class Conductor:
         """Run what is missing and decide. Raises what `execute` raises."""
         plan = self.study.plan
         seed, screened = min(plan.study.seeds), max(plan.study.seeds)
-        failures, tried, gave_up = dict[str, Failure](), list[Cell](), False
+        failures, tried = dict[str, Failure](), list[Cell]()
         waiting = spread(plan.cells)
         while waiting:
             count = self._fitting(waiting) or (0 if tried else 1)
@@ -146,10 +156,7 @@ class Conductor:
             tried += batch
             first = [run for run in plan.runs if run.cell in batch and run.seed == seed]
             failures |= self._execute(first, self.screen_until)
-            ends = [
-                {run.id for run in first if run.variant == side} for side in (PATCHED, BASELINE)
-            ]
-            if gave_up := any(runs <= failures.keys() for runs in ends):
+            if self._so_far(failures).gave_up:
                 break
             failures |= self._screen(batch)
             ended = {*self.study.results.finished(), *failures}
@@ -167,7 +174,6 @@ class Conductor:
             self._is_over(),
             choose_cells(self._counted(), plan.cells).unreached,
             tuple(self._counted()),
-            gave_up=gave_up,
         )
         return replace(outcome, needs=fsum(map(self._seconds, outcome.short(plan.cells))))
 
@@ -264,9 +270,13 @@ class Conductor:
 
     def _lacks_comparison(self) -> bool:
         """Whether no cell can be compared yet, and there is time to go on."""
-        outcome = ExperimentOutcome(tuple(self._finished()), max(self.study.plan.study.seeds),
-                                    (), (), time_over=False)  # fmt: skip
-        return time.monotonic() < self.over and not outcome.compared(self.study.plan.cells)
+        compared = self._so_far({}).compared(self.study.plan.cells)
+        return time.monotonic() < self.over and not compared
+
+    def _so_far(self, failures: Mapping[str, Failure]) -> ExperimentOutcome:
+        """Return the finished and failed runs."""
+        runs, screened = tuple(self._finished()), max(self.study.plan.study.seeds)
+        return ExperimentOutcome(runs, screened, (), tuple(failures.values()), time_over=False)
 
     def _confirm(
         self, chosen: Sequence[Candidate], screened: int

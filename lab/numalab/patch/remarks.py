@@ -26,6 +26,9 @@ def losses(outcome: ExperimentOutcome, lost: LostRuns | None, hunted: HuntOutcom
         if ends := [end for end in outcome.lost(side) if end.run not in reported]:
             reason = ends[0].error.partition("\n")[0]
             yield f"{runs_of(len(ends))} of {NAMES[side]} failed: {reason}"
+    if hosts := [failure.ended for failure in outcome.failures if failure.ended.by_host]:
+        reason = hosts[0].error.partition("\n")[0]
+        yield f"{runs_of(len(hosts))} failed because of this host: {reason}"
 
 
 def cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:

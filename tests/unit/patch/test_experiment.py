@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +14,8 @@ from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
 from numalab.patch import experiment as module
 from numalab.patch.experiment import Conductor
+from numalab.patch.hunting import HuntOutcome
+from numalab.patch.remarks import losses
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.verdict import lost_of
 from numalab.results.layout import Results
@@ -33,6 +35,7 @@ class Made:
 
     lost: frozenset[str] = frozenset()
     hang_s: float = RUN_S
+    by_host: bool = False
     now: float = 0.0
     finished: dict[str, StoredRun] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
@@ -60,7 +63,8 @@ class Made:
         self.begun.append(run.id)
         if run.id in self.lost:
             self.now += self.hang_s
-            return Failure("s", Results(Path("/nowhere")), Ended(run.id, 1.0, "silent"))
+            ended = Ended(run.id, 1.0, "silent", by_host=self.by_host)
+            return Failure("s", Results(Path("/nowhere")), ended)
         self.now += RUN_S
         manifest = stored_manifest(
             run=run.id, variant=run.variant, seed=run.seed, topology=run.cell.topology,
@@ -181,3 +185,29 @@ def test_no_more_time_is_asked_for_where_runs_failed(clock: Callable[[Made], Mad
     outcome = clock(Made(lost=FAILED_IN_BOTH)).go_on(400.0)
     assert (outcome.gave_up, outcome.needs) == (True, 0.0)
     assert (outcome.failed(CELLS[:1]), outcome.short(CELLS[:1])) == (CELLS[:1], ())
+
+
+def test_cells_lack_time_where_enough_first_runs_are_left(clock: Callable[[Made], Made]) -> None:
+    cells = (*CELLS, Cell("mesh-8", "w"))
+    made = clock(Made(lost=frozenset({f"ring-4_w_{PATCHED}_1"})))
+    for run in (
+        planned_run(CELLS[0], side, seed) for side in (BASELINE, PATCHED) for seed in SEEDS
+    ):
+        made.run(run)
+    outcome = made.go_on(120.0, cells)
+    assert len(outcome.lost(PATCHED)) == 1
+    assert (outcome.failed(cells), outcome.short(cells)) == ((), cells[2:])
+    begun = replace(outcome, runs=tuple(run for run in outcome.runs if run.cell == cells[0]))
+    assert (begun.failed(cells), begun.short(cells)) == ((), cells[1:])
+    few = replace(outcome, screened=3)
+    assert (few.failed(cells), few.short(cells)) == (cells[1:2], cells[2:])
+
+
+def test_a_run_that_the_host_ended_is_no_reason_to_give_up(clock: Callable[[Made], Made]) -> None:
+    made = clock(Made(lost=FAILED_IN_BOTH, by_host=True))
+    outcome = made.go_on(60.0)
+    assert not outcome.gave_up
+    assert outcome.short(CELLS[:1]) == CELLS[:1]
+    assert list(losses(outcome, None, HuntOutcome())) == [
+        "2 runs failed because of this host: silent"
+    ]

@@ -115,7 +115,7 @@ def test_remarks_ask_for_no_time_where_runs_failed() -> None:
         Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_{side}_1", 1.0, "panicked"))
         for side in (BASELINE, PATCHED)
     )
-    outcome = ExperimentOutcome((), 3, (), ends, time_over=False, gave_up=True)
+    outcome = ExperimentOutcome((), 3, (), ends, time_over=False)
     assert remarks(outcome) == "1 of 1 cell not compared, as runs failed"
     assert list(losses(outcome, None, HuntOutcome())) == [
         "1 run of the baseline failed: panicked",
