@@ -290,8 +290,10 @@ def _judged(
     """Return the verdict on what ran."""
     changes, lost = changes_of(outcome), lost_of(outcome)
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
+    ran = {run.cell for run in outcome.runs}
     reachable = len(study.plan.cells) - len(outcome.unreached)
     compared = len(outcome.compared(study.plan.cells))
+    failed = outcome.failed(study.plan.cells)
     undecided, reports = undecided_of(outcome), reports_of(outcome)
     why = () if lost is not None else cell_remarks(outcome, study.plan.cells)
     remarks = [*losses(outcome, lost, hunted), *why, *verdict.remarks]
@@ -312,8 +314,8 @@ def _judged(
         reports=reports,
         undecided=undecided,
         stands_out=bool(standing_out(outcome, study.plan.cells)),
-        runs_failed=bool(outcome.failed(study.plan.cells)) and not outcome.short(study.plan.cells),
-        only_hunted={run.cell for run in outcome.runs} <= set(outcome.unreached),
+        runs_failed=bool(failed) and not outcome.short(study.plan.cells),
+        only_hunted=bool(ran) and not failed and ran <= set(outcome.unreached),
         nothing_ran=nothing_ran,
         tried=bool(outcome.unreached),
     )
@@ -329,7 +331,7 @@ def _judged(
         lost=lost,
         reports=reports,
         hunt=hunted,
-        cells_run=len({run.cell for run in outcome.runs}),
+        cells_run=len(ran),
         compared=compared,
         runs=len(outcome.runs),
         time_over=outcome.time_over,

@@ -93,6 +93,19 @@ def test_cells_without_a_run_are_counted_apart() -> None:
     assert (judged.cells_run, judged.cells, judged.runs) == (1, 2, 2)
 
 
+def test_a_hunt_clears_no_patch_whose_runs_all_failed() -> None:
+    ends = tuple(
+        Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_{side}_1", 1.0, "panicked"))
+        for side in (BASELINE, PATCHED)
+    )
+    study = cast(Any, SimpleNamespace(plan=SimpleNamespace(cells=(CELL,), topologies={})))
+    before = PatchVerdict("x", (), "k", "k+x", "6.12", "icount", "undecided", cells=1)
+    hunted = HuntOutcome(machines=5)
+    for failures, word in ((ends, "runs failed"), ((), "undecided")):
+        outcome = ExperimentOutcome((), 3, (), failures, time_over=True)
+        assert module._judged(before, study, outcome, hunted).word == word
+
+
 def remarks(outcome: ExperimentOutcome) -> str:
     """Return the remarks on an experiment of one cell."""
     return "\n".join(cell_remarks(outcome, [CELL]))
