@@ -108,17 +108,19 @@ def locality(
     command: CommandMemory | None = None,
 ) -> Locality:
     """Count the accesses of a recording within two marks; nothing where a mark is missing."""
-    written = marks(events)
+    written, over_ns = marks(events), None
     if BEGIN in written["text"] and END not in written["text"]:
-        last = {"time_ns": [events["time_ns"].max()], "text": [END]}
+        over_ns = events["time_ns"].max()
+        last = {"time_ns": [over_ns], "text": [END]}
         written = pl.concat([written, pl.DataFrame(last, schema=written.schema)])
-        notes = (*notes, _NO_END)
     window = _window(written, between, None if memory is None else memory.places)
     if isinstance(window, str) and between == BARRIERS:
         notes = (*notes, f"{window}: these are the accesses of the whole command")
         window = _window(written, COMMAND, None)
     if isinstance(window, str):
         return Locality(0.0, (), (), (*notes, window))
+    if window.end_ns == over_ns:
+        notes = (*notes, _NO_END)
     notes = (*notes, *_repeated(written, between, window))
     if memory is None or memory.counts["start_ns"].null_count():
         return Locality(0.0, (), (), notes)
@@ -133,9 +135,16 @@ def locality(
 
 def _tasks_of_command(events: pl.DataFrame) -> dict[int, str]:
     """Return the last names of the tasks that began after the recorder of mappings, by pid: those
-    of the command, without the kernel's workers and what writes the marks around the command."""
-    ran = events.filter(pl.col("event") == "sched_switch").select("next_pid", "next_comm")
-    names = dict(ran.iter_rows())
+    of the command, without the kernel's workers and what writes the marks around the command.
+
+    A task gets its name as it executes a program, so it may leave a CPU by another one than it came
+    by, and a short one never comes again.
+    """
+    switches = events.filter(pl.col("event") == "sched_switch")
+    names: dict[int, str] = {}
+    columns = ("prev_pid", "prev_comm", "next_pid", "next_comm")
+    for left, left_name, came, came_name in switches.select(columns).iter_rows():
+        names |= {left: left_name, came: came_name}
     recorder = max((pid for pid, name in names.items() if name == RECORDER), default=0)
     around = (pl.col("event") == "print") & pl.col("buf").str.strip_chars("\n").is_in(COMMAND)
     writers = set(events.filter(around)["pid"].to_list())

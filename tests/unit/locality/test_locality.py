@@ -105,6 +105,21 @@ def test_what_runs_beside_the_command_is_not_of_it(trace: Trace, three_nodes: To
     assert sum(accesses.nodes[0].lines) == 9 * (len(tasks) + 1), "all that the node's CPUs fetched"
 
 
+def test_a_command_that_was_never_interrupted_has_the_name_by_which_it_ended(
+    trace: Trace, three_nodes: Topology
+) -> None:
+    events = trace.table(
+        trace.switch(90 * MS, 0, "idle", f"{RECORDER}:5"),
+        trace.mark(100 * MS, COMMAND[0]),
+        trace.switch(100 * MS, 1, "marked:6", "marked:7"),
+        trace.switch(110 * MS, 1, "prog:7", "marked:6"),
+        trace.mark(130 * MS, COMMAND[1]),
+    )
+    rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (6, 7)]
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(rows), EMPTY))
+    assert [task.pid for task in accesses.threads] == [7]
+
+
 @pytest.mark.parametrize(
     ("between", "note"),
     [
@@ -133,7 +148,7 @@ def test_a_command_that_was_ended_counts_to_the_end_of_the_recording(
     assert accesses.threads[0].lines == (1020.0, 30.0, 10.0)
     (note,) = accesses.notes
     assert note.startswith("the end of the command is not in the recording (was it ended by --tim")
-    note, reason = locality(ended, three_nodes, tables, ("work", "end")).notes
+    (reason,) = locality(ended, three_nodes, tables, ("work", "end")).notes
     assert reason == "nothing wrote the mark 'end' after 'work'; written were 'work', 'done'"
 
 
