@@ -89,7 +89,9 @@ def find_guest_time(since: dict[int, Times], traced: dict[int, Times]) -> GuestT
     inside = {cpu: times[(times > begin) & (times < end)] for cpu, times in since.items()}
     met = sum(_met(inside[cpu], traced[cpu], clock) for cpu in cpus)
     switches = sum(map(len, inside.values()))
-    if switches < _FEWEST or met < _SHARE * switches:
+    if switches < _FEWEST:
+        return f"it saw only {switches} task switches during the recording (sched_switch)"
+    if met < _SHARE * switches:
         return _NO_LINE.format(met, switches)
     return clock
 

@@ -65,13 +65,19 @@ def test_the_clock_is_found_where_tasks_change_densely(
     assert np.abs(clock.of_trace(when) - np.rint(when * rate + offset)).max() < NEAR_NS
 
 
-@pytest.mark.parametrize("end", [START + 1, 1 << 62])
-def test_switches_that_fit_nowhere_have_no_clock(end: int) -> None:
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (START + 1, "it saw only 0 task switches during the recording"),
+        (1 << 62, "task switches that it saw during the recording are in it"),
+    ],
+)
+def test_switches_that_fit_nowhere_have_no_clock(end: int, why: str) -> None:
     times = np.array([START, end])
     far = np.linspace(START, 1 << 62, 20).astype(np.int64)
     reason = find_guest_time({0: far}, {0: times})
     assert isinstance(reason, str)
-    assert "task switches that it saw during the recording are in it" in reason
+    assert why in reason
 
 
 def test_too_few_switches_have_no_clock() -> None:
@@ -79,3 +85,9 @@ def test_too_few_switches_have_no_clock() -> None:
     for traced_times in ({0: times}, {1: times}, {}):
         reason = find_guest_time({0: times}, traced_times)
         assert isinstance(reason, str) and reason.startswith("it saw only ")
+
+
+def test_too_few_switches_during_the_recording_have_no_clock() -> None:
+    times = START + np.cumsum(np.arange(8)) * SLICE_NS
+    reason = find_guest_time({0: times + 300_000_000}, {0: times})
+    assert reason == "it saw only 7 task switches during the recording (sched_switch)"
