@@ -49,7 +49,8 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
             _case(suite, verdict, name, "", change_line(change).strip())
     for row in verdict.unchanged:
         text = unchanged_line(row).strip()
-        _case(suite, verdict, f"{row.measure} in {counted(row.cells, 'cell')}", "", text)
+        name = f"{row.measure} in {counted(row.cells, 'cell')}"
+        _case(suite, verdict, name if row.excluded else f"{name}, not shown", "", text)
         if not row.excluded:
             _skip(suite[-1], f"{NOT_SHOWN}: {text}")
     for why, names in ((UNDECIDED, verdict.undecided), (UNTESTED, verdict.untested)):

@@ -543,6 +543,19 @@ def test_junit_counts_every_test_and_failure() -> None:
     assert names == ["ring-2, w: m regressed", "hunt: fairness violated"]
 
 
+def test_junit_names_each_measure_once() -> None:
+    rows = tuple(
+        Unchanged("queue_imbalance", "tasks", 3, 0.1, 0.1, excluded=excluded)
+        for excluded in (True, False)
+    )
+    suite = ET.fromstring(render_patch_junit(verdict([], unchanged=rows)))[0]
+    skipped = {case.get("name"): case.find("skipped") is not None for case in suite[1:]}
+    assert skipped == {
+        "queue_imbalance in 3 cells": False,
+        "queue_imbalance in 3 cells, not shown": True,
+    }
+
+
 def test_patch_that_was_not_reached_is_a_skipped_test() -> None:
     suite = ET.fromstring(render_patch_junit(verdict([], word="not reached", changes=())))[0]
     assert (suite.get("tests"), suite.get("skipped")) == ("1", "1")
