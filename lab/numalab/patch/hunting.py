@@ -62,7 +62,8 @@ class HuntOutcome:
 
     @property
     def may_fail(self) -> bool:
-        """Whether no fresh boots refute that the patched kernel loses guests."""
+        """Whether the patched kernel may lose guests: fresh boots of a hunt confirmed it, or had no
+        time. The final test does not refute it: its boots begin in other states of the machine."""
         return any(loss.confirmed or not loss.samples for loss in self.losses)
 
 
