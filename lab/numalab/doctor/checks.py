@@ -198,7 +198,8 @@ def check_kvm() -> Check:
 def device_hint(device: Path) -> str:
     """Return what lets this user open a device: its group if that may, else its group and mode."""
     status = device.stat()
-    group, commands = "kvm", f"chown root:kvm {device}; chmod 660 {device}; "
+    group = "kvm"
+    commands = f"groupadd -f -r kvm; chown root:kvm {device}; chmod 660 {device}; "
     with suppress(KeyError):  # a container may not name it
         if status.st_gid and status.st_mode & 0o060 == 0o060:
             group, commands = grp.getgrgid(status.st_gid).gr_name, ""
