@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 from numalab.reach.listing import Instruction, Row, StaticJump
 
@@ -27,6 +27,8 @@ _STORE = re.compile(r"(?!cmp|test|bt|nop|call|jmp)(lock )?\w+\s+(.*,)?[^,()]*\([
 _TABLE = re.compile(r"(notrack )?jmp\s+\*")  # a jump to where memory says
 
 _LONGEST_CHAIN = 4  # jumps from one to the next
+
+_BEGIN = -1  # of a pass, instead of the address of a point
 
 Place = tuple[str, int]
 Point = tuple[int, ...]
@@ -340,19 +342,43 @@ def executions(code: LineCode, counts: Mapping[int, int]) -> int:
 def _executions(
     part: Sequence[Point], apart: frozenset[tuple[int, int]], counts: Mapping[int, int]
 ) -> int:
-    """Return the highest sum over points that ran and are equally deep: these are all apart.
+    """Return the highest sum over points that are all apart.
 
-    A point is one deeper than the deepest before it that it can follow.
+    It is the least number of passes that explain all counts, where a pass may lead through points
+    that are not apart (Dilworth 1950): as many as possible go on to a later point.
     """
-    depths: dict[int, int] = {}
-    sums: Counter[int] = Counter()
-    for point in part:
-        at = point[0]
-        if count := min(counts.get(address, 0) for address in point):
-            before = (depth for other, depth in depths.items() if (other, at) not in apart)
-            depths[at] = max(before, default=0) + 1
-            sums[depths[at]] += count
-    return max(sums.values(), default=0)
+    rarest = ((point[0], min(counts.get(at, 0) for at in point)) for point in part)
+    ran = {at: count for at, count in rarest if count}
+    pairs = [pair for pair in combinations(ran, 2) if pair not in apart]
+    onward = {at: [later for first, later in pairs if first == at] for at in ran}
+    passes = Counter({(_BEGIN, at): count for at, count in ran.items()})
+    for at in onward:
+        while ran[at] and (count := _go_on(at, ran[at], onward, passes, set())):
+            ran[at] -= count
+    return sum(passes[_BEGIN, at] for at in ran)
+
+
+def _go_on(
+    at: int,
+    most: int,
+    onward: Mapping[int, Sequence[int]],
+    passes: Counter[tuple[int, int]],
+    tried: set[int],
+) -> int:
+    """Let up to `most` more passes go on from a point; return how many do, 0 if none can.
+
+    They replace passes that came to the later point from elsewhere, and that can go on otherwise.
+    """
+    if at == _BEGIN:
+        return most
+    tried.add(at)
+    for before, later in product((_BEGIN, *onward), onward[at]):
+        count = 0 if before in tried else min(most, passes[before, later])
+        if count and (count := _go_on(before, count, onward, passes, tried)):
+            passes[before, later] -= count
+            passes[at, later] += count
+            return count
+    return 0
 
 
 def _stays(instruction: Instruction, place: Place | None = None) -> bool:

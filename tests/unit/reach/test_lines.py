@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from numalab.reach.line_table import line_code
-from numalab.reach.lines import _STORE, Code, executions
+from numalab.reach.lines import _STORE, Code, LineCode, executions
 from numalab.reach.listing import (
     Instruction,
     Row,
@@ -391,6 +391,13 @@ def test_a_jump_to_where_memory_says_leaves_the_order_unknown() -> None:
     assert executions(line, {0x12: 5, 0x32: 2}) == 5
 
 
+def test_points_that_are_apart_add_up_however_deep_they_are() -> None:
+    parts = (((1,), (2,), (3,)),)
+    line = LineCode(parts, (), (), apart=frozenset({(1, 3), (2, 3)}))
+    assert executions(line, {1: 1, 2: 100, 3: 100}) == 200
+    assert executions(line, {1: 5, 2: 7, 3: 3}) == 10
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_a_line_has_no_more_executions_than_passes(seed: int) -> None:
     """On paths without a loop: at least those of each point, and all if no pass has two points."""
@@ -416,3 +423,9 @@ def test_a_line_has_no_more_executions_than_passes(seed: int) -> None:
     count = executions(line, counts)
     assert max(counts[point] for point in points) <= count <= passes
     assert pairs or count == passes
+    assert count == max(
+        sum(counts[at] for at in chosen)
+        for size in range(1, len(points) + 1)
+        for chosen in combinations([at for part in line.parts for at, *_ in part], size)
+        if all(pair in line.apart for pair in combinations(chosen, 2))
+    )
