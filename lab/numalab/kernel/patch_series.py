@@ -1,7 +1,7 @@
 """Patch series by the names that users give: find one, add one to a kernel, renew its offsets."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,28 +129,40 @@ def _load_range(text: str) -> Series:
     return load_mailbox(mails, Path(name), name)
 
 
-def with_series(base: KernelSpec, text: str) -> KernelSpec:
+def groups_by_series() -> dict[str, Construction]:
+    """Return the construction of sched groups of the kernels in kernels.toml, by series' digests.
+
+    A series that some kernel has without one, such as relax-at-bring-up, makes none. Raises
+    UserError for a series that cannot be read.
+    """
+    pairs = [(name, spec.groups) for spec in load_kernels().values() for name in spec.series]
+    digests = {name: find_series(name).info.digest for name in dict.fromkeys(dict(pairs))}
+    groups: dict[str, Construction] = {}
+    for name, construction in pairs:
+        first = groups.setdefault(digests[name], construction)
+        groups[digests[name]] = construction if construction is Construction.NOW else first
+    return groups
+
+
+def with_series(
+    base: KernelSpec, text: str, groups: Mapping[str, Construction] | None = None
+) -> KernelSpec:
     """Return `base` with one more series, an argument of `find_series`.
 
     If all kernels in kernels.toml with that series have a construction of sched groups, the result
-    has the same. Raises UserError for a prebuilt base and for a series that cannot be read.
+    has the same; a caller with many series passes the `groups_by_series`. Raises UserError for a
+    prebuilt base and for a series that cannot be read.
     """
     if base.is_prebuilt:
         raise UserError(f"{base.name} is prebuilt: patches need a source", key="--base")
     series = find_series(text)
-    groups = [
-        spec.groups
-        for spec in load_kernels().values()
-        if any(find_series(name).info.digest == series.info.digest for name in spec.series)
-    ]
-    # A series that some kernel has without them, such as relax-at-bring-up, does not make them.
-    makes_groups = bool(groups) and Construction.NOW not in groups
+    made = (groups_by_series() if groups is None else groups).get(series.info.digest)
     return replace(
         base,
         name=f"{base.name}+{series.name}",
         summary=f"{base.name} with {series.name}",
         series=(*base.series, text),
-        groups=groups[0] if makes_groups else base.groups,
+        groups=base.groups if made in (None, Construction.NOW) else made,
     )
 
 

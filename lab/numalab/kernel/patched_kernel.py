@@ -1,7 +1,7 @@
 """A kernel by any name: of kernels.toml, a source, a built kernel, or a patch on one of them."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +22,20 @@ from numalab.kernel.patch_artifact import (
     short_name,
 )
 from numalab.kernel.patch_base import choose_base, files_of, has_source, refusal
-from numalab.kernel.patch_series import find_series, is_range, is_series, range_base, with_series
+from numalab.kernel.patch_series import (
+    find_series,
+    groups_by_series,
+    is_range,
+    is_series,
+    range_base,
+    with_series,
+)
 from numalab.places import require_in_lab, skip_input
 from numalab.progress import Progress, no_progress
 from numalab.source.changes import FileChange, line_changes
 from numalab.source.kernel_source import is_package
 from numalab.source.series import Series
+from numalab.topology.predict.groups import Construction
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
@@ -104,6 +112,11 @@ def list_all_kernels() -> dict[str, KernelSpec]:
     kernels, names = list_kernels(), set(list_series())
     every = saved_patches()
     bases = {*kernels, *(saved.kernel for saved in every)}
+    try:
+        groups = groups_by_series() if every else {}
+    except UserError as error:
+        skip_input(error)
+        return kernels
     for saved in every:
         if not saved.is_copy and saved.series not in names:
             continue
@@ -112,7 +125,8 @@ def list_all_kernels() -> dict[str, KernelSpec]:
         if is_name(saved.base) and saved.base not in bases:
             continue
         try:
-            kernels.setdefault(saved.kernel, _saved_kernel(saved, find_kernel(saved.base)))
+            base = find_kernel(saved.base)
+            kernels.setdefault(saved.kernel, _saved_kernel(saved, base, groups=groups))
         except UserError as error:
             skip_input(error)
     return kernels
@@ -132,8 +146,13 @@ def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
     return _saved_kernel(saved[name], find_kernel(saved[name].base))
 
 
-def _saved_kernel(saved: SavedPatch, base: KernelSpec, note: str = "") -> KernelSpec:
-    kernel = with_series(base, saved.series)
+def _saved_kernel(
+    saved: SavedPatch,
+    base: KernelSpec,
+    note: str = "",
+    groups: Mapping[str, Construction] | None = None,
+) -> KernelSpec:
+    kernel = with_series(base, saved.series, groups)
     return replace(kernel, name=saved.kernel, base=base, note=note)
 
 

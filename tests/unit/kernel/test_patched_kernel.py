@@ -10,7 +10,7 @@ import pytest
 from numalab.artifact.cache import list_cache
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
-from numalab.kernel.kernel_specs import without_last_series
+from numalab.kernel.kernel_specs import series_path, without_last_series
 from numalab.kernel.patch_artifact import save_patch, saved_patches, short_name
 from numalab.kernel.patch_base import version_key
 from numalab.kernel.patched_kernel import (
@@ -111,6 +111,23 @@ def test_the_kernel_is_built_from_a_copy_and_keeps_its_name(project: Path, tmp_p
     shutil.rmtree(entry.path)
     with pytest.raises(UserError, match=r"no kernel is called 'my-fix'"):
         find_kernel("my-fix")
+
+
+def test_a_listing_reads_the_series_of_the_lab_once(
+    older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line in (3, 5, 7):
+        (tmp_path / f"{line}.patch").write_text(patch(line))
+        find_kernel(str(tmp_path / f"{line}.patch"))
+    read = list[str]()
+
+    def noted(name: str) -> Path:
+        read.append(name)
+        return series_path(name)
+
+    monkeypatch.setattr("numalab.kernel.patch_series.series_path", noted)
+    assert len([spec for spec in list_all_kernels().values() if spec.base]) == 3
+    assert sorted(read) == sorted(set(read)) != []
 
 
 def test_a_patch_on_a_tree_that_was_removed_is_not_listed(project: Path, tmp_path: Path) -> None:
