@@ -8,9 +8,9 @@
  * NUMA balancing is on in loads with memory users only, and scans every 100 ms to 1 s there.
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
- * at begin, half and end, the CPU and the CPU time of each process, its utilization, preferred node and
- * account, the CPU time, load and limits of each group, the turns of lockers and their longest wait for the
- * lock, where the memory of each task lies at the end, and what queues of groups hold without tasks.
+ * at begin, half and end, the utilization, preferred node and account of each process and thread (and
+ * accounts.h), the CPU time, load and limits of each group, the turns of lockers and their longest wait for
+ * the lock, where the memory of each task lies at the end, and what queues of groups hold without tasks.
  *
  * As process 1 of a guest it reads LOADS from /loads, and powers off. Work is counted in turns of a loop
  * (shared.h), one for each us.
@@ -31,6 +31,7 @@
 
 #include "shared.h"
 
+#include "accounts.h"
 #include "counters.h"
 #include "load.h"
 
@@ -793,31 +794,6 @@ static void enter_cpuset(void)
 	}
 }
 
-/* Fields 14, 15 and 39 of /proc/PID/stat, user and system time in ticks and the CPU (proc(5)). */
-static void tell_where(int load)
-{
-	for (int i = 0; i < pid_count; i++) {
-		char path[32], text[512], *field;
-		long user = 0, system = 0, cpu = -1;
-
-		snprintf(path, sizeof(path), "/proc/%d/stat", pids[i]);
-		if (!get(path, text, sizeof(text)))
-			continue;
-		field = strchr(text, ' ');
-		for (int number = 2; field && number <= 39; number++) {
-			if (number == 14)
-				user = atol(field + 1);
-			if (number == 15)
-				system = atol(field + 1);
-			if (number == 39)
-				cpu = atol(field + 1);
-			field = strchr(field + 1, ' ');
-		}
-		printf("load %d process %d part %d cpu %ld ms %ld\n", load, i, part_of[i], cpu,
-		       (user + system) * 1000 / sysconf(_SC_CLK_TCK));
-	}
-}
-
 /* The value of a line `NAME : VALUE` of /proc/PID/sched; -1 without it. */
 static long field_of(const char *text, const char *name)
 {
@@ -1021,6 +997,7 @@ static void tell_task_states(int load)
 	for (int i = 0; i < pid_count; i++)
 		kill(pids[i], SIGSTOP);
 	pause_us(10000);
+	tell_cpus(load, "last");
 	mark_load("hunt: load %d stopped", load);
 	for (int i = 0; i < pid_count; i++) {
 		char path[32];
@@ -1031,7 +1008,9 @@ static void tell_task_states(int load)
 		printf("load %d pid %d utilization %ld preferred %ld\n", load, pids[i],
 		       field_of(text, "se.avg.util_avg"), field_of(text, "numa_preferred_nid"));
 		tell_account(load, pids[i], field_of(text, "nr_switches"), field_of(text, "se.nr_migrations"));
+		tell_threads(load, pids[i]);
 	}
+	tell_threads(load, getpid()); /* it may be in a NUMA group, as it shares memory with all */
 	tell_groups(load);
 	for (int i = 0; i < pid_count; i++)
 		kill(pids[i], SIGCONT);
@@ -1180,6 +1159,7 @@ static void run_load(char *text, int load)
 	qsort(events, event_count, sizeof(*events), by_time);
 	admitted_before = has_deadlines() ? sum_admitted() : 0;
 	balance_numa();
+	tell_cpus(load, "first");
 	for (int place = 0; place < part_count; place++)
 		if (!start_part(place)) {
 			printf("load %d part %d does not start\n", load, place);
@@ -1209,7 +1189,6 @@ static void run_load(char *text, int load)
 	tell_counters(load, "end");
 	counters(load, "end");
 	tell_task_states(load); /* which sends interrupts, and so comes after the counters */
-	tell_where(load);
 	end_load(load);
 }
 

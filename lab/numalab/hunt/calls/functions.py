@@ -36,7 +36,10 @@ _COUNTED: Mapping[str, _File] = {
     "kernel/sched/deadline.c": _POLICY,
     "kernel/sched/cpudeadline.c": _POLICY,
     "kernel/sched/pelt.c": _POLICY,
+    "kernel/sched/cputime.c": _POLICY,
+    "kernel/sched/syscalls.c": _POLICY,  # since 6.11
     "kernel/sched/cpupri.c": _UTILITY,
+    "kernel/sched/loadavg.c": _UTILITY,
     "kernel/sched/topology.c": _UTILITY,
     "kernel/stop_machine.c": _File("stop_machine"),
     "mm/mempolicy.c": _File("mempolicy", "numa|misplaced"),

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from numalab.hunt.loads.exact_output import Exact, parse_exact
+
 _COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
 _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
 _LOCK = re.compile(
@@ -104,7 +106,7 @@ class Printed:
 
     `counters[when][name]` and `pages[part, task][node]`; `locks[part, task]`; by process
     `task_states` and `accounts`, and `groups` and `limits` by name, when all tasks had been
-    stopped; `left` by group, when they were gone.
+    stopped, then also what is `exact`; `left` by group, when they were gone.
     """
 
     counters: Mapping[str, dict[str, int]] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class Printed:
     groups: Mapping[str, GroupAccount] = field(default_factory=dict)
     limits: Mapping[str, LimitAccount] = field(default_factory=dict)
     left: Mapping[str, GroupLeft] = field(default_factory=dict)
+    exact: Exact = field(default_factory=Exact)
 
 
 def parse_output(text: str) -> Mapping[int, Printed]:
@@ -150,11 +153,12 @@ def parse_output(text: str) -> Mapping[int, Printed]:
             limits[int(match[1])][match[2]] = LimitAccount(*map(int, match.groups()[2:]))
         elif match := _GROUP_LEFT.fullmatch(line):
             left[int(match[1])][match[2]] = GroupLeft(int(match[3]), match[4])
-    printed = (counters, pages, locks, task_states, accounts, groups, limits, left)
+    exact = parse_exact(text)
+    printed = (counters, pages, locks, task_states, accounts, groups, limits, left, exact)
     loads = {load for by_load in printed for load in by_load}
     return {
         load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load],
-                      groups[load], limits[load], left[load])
+                      groups[load], limits[load], left[load], exact[load])
         for load in loads
     }  # fmt: skip
 

@@ -1,0 +1,164 @@
+"""What the kernel counts of switches, migrations and forks, each of which the trace shows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from numalab.hunt.loads.exact_output import ThreadAccount
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import LoadRecording
+from numalab.recording.events import typed
+from numalab.recording.stays import SLEEPING_BITS
+from numalab.recording.window import gaps, marks
+
+_STOPPED_BIT = 0x4  # __TASK_STOPPED of include/linux/sched.h
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What the trace shows of a thread from its fork until it stopped."""
+
+    voluntary: int
+    involuntary: int
+    migrations: int
+
+
+@dataclass(frozen=True)
+class ReadTimes:
+    """When /proc/stat was read, in ns of the trace clock: each time from and to a mark."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+@register_property("thread-counts", unit="events", most=0.0, any_load=True)
+def thread_counts(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel counts each switch and migration of a thread.
+
+    The value is the largest difference from the trace. Judged are threads whose fork the trace
+    shows, and that had stopped (/proc/PID/task/TID/sched: `nr_voluntary_switches`,
+    `nr_involuntary_switches`, `se.nr_migrations`; __schedule() and set_task_cpu(),
+    kernel/sched/core.c, 6.12). Each signal may keep a thread from sleeping, which some kernels
+    trace as an involuntary switch.
+    """
+    traced = _traced_counts(run)
+    signals = 1 + sum(change.stop or change.go for _, change in run.load.timeline)
+    for place, part in enumerate(run.load.parts):
+        differences = [
+            _difference(kernels, traced[pid], signals)
+            for pid, kernels in run.printed.exact.threads.items()
+            if pid in traced and pid in run.load_tasks and run.load_tasks[pid].part == place
+        ]
+        if differences:
+            value, text = max(differences)
+            yield Observation(value, f"a thread of a {part.kind} has {text}")
+
+
+def _difference(kernels: ThreadAccount, traced: _Counted, signals: int) -> tuple[int, str]:
+    """Return the largest difference as a number and in words."""
+    of_kernel = kernels.voluntary, kernels.involuntary, kernels.migrations
+    of_trace = traced.voluntary, traced.involuntary, traced.migrations
+    slept = abs(kernels.voluntary - traced.voluntary)
+    away = max(
+        abs(sum(of_kernel[:2]) - sum(of_trace[:2])),
+        slept if slept > signals else 0,
+        abs(kernels.migrations - traced.migrations),
+    )
+    words = "{} voluntary and {} involuntary switches and {} migrations".format
+    return away, f"{words(*of_trace)}, and in the kernel's account {words(*of_kernel)}"
+
+
+@register_property("system-counts", unit="events", most=0.0, any_load=True)
+def system_counts(run: LoadRecording) -> Iterator[Observation]:
+    """The kernel counts each switch and fork.
+
+    The value is how many the growth of `ctxt` and `processes` (/proc/stat, proc(5)) over the load
+    is above the most, or below the least, that the trace shows: each file is read between two
+    marks. A fork is counted before the new task wakes up, on each CPU perhaps one.
+    """
+    times, readings = read_times(run), run.printed.exact.readings
+    if times is None or run.load.hotplug:
+        return
+    first, last = readings["first"], readings["last"]
+    most, least = (times.first[0], times.last[1]), (times.first[1], times.last[0])
+    table, cpus = typed(run.table).collect(), run.topology.cpu_count
+    for what, grown, event, slack in (
+        ("context switches", last.switches - first.switches, "sched_switch", 0),
+        ("forks", last.forks - first.forks, "sched_wakeup_new", cpus),
+    ):
+        at = table.filter(pl.col("event") == event)["time_ns"]
+        low, high = (int(at.is_between(*ends).sum()) for ends in (least, most))
+        away = max(0, grown - high - slack, low - slack - grown)
+        text = f"the trace shows {low} to {high} {what}, and /proc/stat {grown}"
+        yield Observation(away, text)
+
+
+def read_times(run: LoadRecording) -> ReadTimes | None:
+    """Return when /proc/stat was read first and last; None if not twice, or if events were lost."""
+    if len(run.printed.exact.readings) < 2 or _has_gaps(run):
+        return None
+    written = marks(run.table)
+    before, after = (
+        written.filter(pl.col("text") == f"hunt: load {run.number} {word}")["time_ns"].to_list()
+        for word in ("reading", "read")
+    )
+    if len(before) != 2 or len(after) != 2:
+        return None
+    return ReadTimes((before[0], after[0]), (before[1], after[1]))
+
+
+def stopped_threads(run: LoadRecording) -> frozenset[int]:
+    """Return the threads that the trace shows from their fork until they had stopped.
+
+    Without those of a recording that has lost events.
+    """
+    if _has_gaps(run):
+        return frozenset()
+    rows = _until_stopped(run)
+    is_wakeup = pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"])
+    left = rows.filter(pl.col("event") == "sched_switch")
+    woken = rows.filter(is_wakeup)
+    last = (
+        pl.concat(
+            [
+                left.select("time_ns", pid="prev_pid", state="prev_state"),
+                woken.select("time_ns", pid="event_pid", state=pl.lit(0, pl.Int64)),
+            ]
+        )
+        .sort("time_ns", maintain_order=True)
+        .group_by("pid")
+        .last()
+    )
+    stopped = last.filter((pl.col("state") & _STOPPED_BIT) != 0)["pid"]
+    born = rows.filter(pl.col("event") == "sched_wakeup_new")["event_pid"]
+    return frozenset(stopped) & frozenset(born)
+
+
+def _has_gaps(run: LoadRecording) -> bool:
+    return not gaps(typed(run.table).collect()).is_empty()
+
+
+def _until_stopped(run: LoadRecording) -> pl.DataFrame:
+    return typed(run.table).filter(pl.col("time_ns") <= run.stopped_ns).collect()
+
+
+def _traced_counts(run: LoadRecording) -> Mapping[int, _Counted]:
+    """Return what the trace shows of each thread that had stopped."""
+    if not run.printed.exact.threads:
+        return {}
+    rows = _until_stopped(run)
+    switches = rows.filter(pl.col("event") == "sched_switch")
+    slept = (pl.col("prev_state") & SLEEPING_BITS) != 0
+    left = {
+        pid: (asleep, count)
+        for pid, asleep, count in switches.group_by("prev_pid")
+        .agg(asleep=slept.sum(), count=pl.len())
+        .iter_rows()
+    }
+    moved = (pl.col("event") == "sched_migrate_task") & (pl.col("orig_cpu") != pl.col("dest_cpu"))
+    moves = dict(rows.filter(moved).group_by("event_pid").len().iter_rows())
+    return {
+        pid: _Counted(left[pid][0], left[pid][1] - left[pid][0], moves.get(pid, 0))
+        for pid in stopped_threads(run)
+    }

@@ -1,0 +1,102 @@
+"""What the kernel tells of CPU time in ticks: of threads, processes, reaped children and CPUs."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from numalab.hunt.properties.accounts.counts import read_times, stopped_threads
+from numalab.hunt.properties.accounts.tasks import OF_SWITCH_MS, compared
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.events import IDLE_PID, typed
+from numalab.recording.spans import spans
+from numalab.recording.stays import DEAD_BITS
+from numalab.recording.window import Window
+
+_TICK_MS = 10  # USER_HZ is 100 on all architectures but alpha and ia64
+
+
+@register_property("user-and-system-time", unit="ms", most=0.0, any_load=True)
+def user_and_system_time(run: LoadRecording) -> Iterator[Observation]:
+    """User and system time add up to the time that a task ran.
+
+    The value is by how much fields 14 and 15 of /proc/PID/stat, each rounded down to 10 ms, are
+    above the time of /proc/PID/schedstat, or more than 20 ms below it (cputime_adjust() and
+    thread_group_cputime(), kernel/sched/cputime.c, 6.12).
+    """
+    exact, stopped = run.printed.exact, stopped_threads(run)
+    for pid, process in exact.processes.items():
+        threads = {tid: thread for tid, thread in exact.threads.items() if thread.process == pid}
+        if pid not in run.load_tasks or not threads.keys() <= stopped:
+            continue
+        ran = [(thread.ticks, thread.ran_ns) for thread in threads.values()]
+        ran.append((process.ticks, sum(thread.ran_ns for thread in threads.values())))
+        away, ticks, ran_ns = max((_outside(*pair), *pair) for pair in ran)
+        kind = run.load_tasks[pid].kind
+        text = f"a {kind} ran for {ran_ns / MS:.0f} ms, of which {ticks * _TICK_MS} are in ticks"
+        yield Observation(away, text)
+
+
+def _outside(ticks: int, ran_ns: int) -> float:
+    """Return how far, in ms, ticks are from a time of which they are two parts rounded down."""
+    rest = ran_ns / MS - ticks * _TICK_MS
+    return max(0.0, -rest, rest - 2 * _TICK_MS)
+
+
+@register_property("reaped-time", unit="%", most=40.0, suspect=20.0, any_load=True)
+def reaped_time(run: LoadRecording) -> Iterator[Observation]:
+    """The time of reaped children is what they ran.
+
+    The value is the difference in % of what dead children ran in the trace, to which 20 ms for each
+    forker and half a ms for each switch are added (fields 16 and 17 of /proc/PID/stat, proc(5);
+    wait_task_zombie(), kernel/exit.c).
+    """
+    for place, part in enumerate(run.load.parts):
+        forkers = [
+            process
+            for pid, process in run.printed.exact.processes.items()
+            if (task := run.load_tasks.get(pid)) and (task.kind, task.part) == ("forker", place)
+        ]
+        if part.kind != "forker" or len(forkers) < part.count:
+            continue
+        ran = _dead_children(run, place)
+        least = 2 * _TICK_MS * part.count + OF_SWITCH_MS * ran.height
+        reaped_ms = sum(process.reaped for process in forkers) * _TICK_MS
+        value, text = compared(reaped_ms, int(ran["ns"].sum()) / MS, least, "ms on CPUs")
+        yield Observation(value, f"the children of forkers have {text}")
+
+
+def _dead_children(run: LoadRecording, place: int) -> pl.DataFrame:
+    """Return how long the children of forkers ran each time, in ns, that died before the stop."""
+    table = typed(run.table).filter(pl.col("time_ns") <= run.stopped_ns).collect()
+    dead = table.filter(
+        (pl.col("prev_state") & DEAD_BITS) != 0,
+        pl.col("prev_comm").str.starts_with(f"child{place}."),
+    )
+    if dead.is_empty():
+        return pl.DataFrame(schema={"ns": pl.Int64})
+    all_of = spans(table, Window(int(table["time_ns"][0]), run.stopped_ns))
+    mine = all_of.filter(pl.col("pid").is_in(dead["prev_pid"].to_list()))
+    return mine.select(ns=pl.col("end_ns") - pl.col("start_ns"))
+
+
+@register_property("idle-time", unit="ms", most=100.0, suspect=20.0, any_load=True)
+def idle_time(run: LoadRecording) -> Iterator[Observation]:
+    """No CPU has more idle time than it was idle.
+
+    The value is the largest excess of /proc/stat in ms (`idle` and `iowait`, proc(5);
+    tick_nohz_stop_idle(), kernel/time/tick-sched.c, 6.12). A CPU may have less: interrupts end its
+    idle time, and in mode icount CPUs wait for their turn in them.
+    """
+    times, readings = read_times(run), run.printed.exact.readings
+    if times is None or run.load.hotplug:
+        return
+    window = Window(times.first[1], times.last[0])
+    all_of = spans(typed(run.table).collect(), window, run.cpus).filter(pl.col("pid") == IDLE_PID)
+    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    idle_ns = dict(all_of.group_by("cpu").agg(length).iter_rows())
+    for cpu, last in readings["last"].cpus.items():
+        if (first := readings["first"].cpus.get(cpu)) is not None:
+            grown, traced = (last.idle - first.idle) * _TICK_MS, idle_ns.get(cpu, 0) / MS
+            text = f"CPU {cpu} was idle for {traced:.0f} ms, and {grown} in /proc/stat"
+            yield Observation(max(0.0, grown - traced), text)

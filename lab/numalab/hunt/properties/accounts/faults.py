@@ -1,0 +1,81 @@
+"""What the kernel counts of NUMA hinting faults: of threads and NUMA groups, by node."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from numalab.hunt.loads.exact_output import ThreadFaults
+from numalab.hunt.properties.accounts.counts import stopped_threads
+from numalab.hunt.property import Observation, register_property
+from numalab.hunt.recording import LoadRecording
+
+_LEAST = 50  # faults; one pass over 1 MiB has 256
+
+
+@register_property("numa-faults", unit="faults", most=0.0, any_load=True)
+def numa_faults(run: LoadRecording) -> Iterator[Observation]:
+    """NUMA hinting faults of nodes, threads and groups add up.
+
+    The value is the largest difference of a thread's faults from those of its nodes, or of a
+    group's from its members' (/proc/PID/task/TID/sched: `total_numa_faults`,
+    `numa_faults`; task_numa_placement() and task_numa_group(), kernel/sched/fair.c, 6.12). The
+    driver may be a member of a group, and children of forkers, in which case none is judged.
+    """
+    faults = run.printed.exact.faults
+    stopped = stopped_threads(run) if faults else frozenset()
+    for pid in faults.keys() & stopped:
+        total, nodes = faults[pid].total, sum(node.own for node in faults[pid].on_node.values())
+        text = f"a thread has {total} NUMA hinting faults, and {nodes} on all nodes"
+        yield Observation(abs(total - nodes), text)
+    tasks = faults.keys() & run.load_tasks.keys()
+    if not tasks <= stopped or any(part.kind == "forker" for part in run.load.parts):
+        return
+    groups: defaultdict[int, list[ThreadFaults]] = defaultdict(list)
+    for of_thread in faults.values():
+        groups[of_thread.group].append(of_thread)
+    for group, members in groups.items():
+        if group and _rests(members):
+            yield _of_group(members)
+
+
+def _rests(members: list[ThreadFaults]) -> bool:
+    """Whether the group's faults are the same in what was read of each member, one by one."""
+    read = [[node.of_group for node in member.on_node.values()] for member in members]
+    return all(row == read[0] for row in read)
+
+
+def _of_group(members: list[ThreadFaults]) -> Observation:
+    """Compare the faults of a group with its members' on the node where they differ most."""
+    away, node, whole, parts = 0, 0, 0, 0
+    for place, on_node in members[0].on_node.items():
+        own = [member.on_node[place] for member in members if place in member.on_node]
+        for grouped, summed in (
+            (on_node.group_private, sum(faults.private for faults in own)),
+            (on_node.group_shared, sum(faults.shared for faults in own)),
+        ):
+            if abs(grouped - summed) >= away:
+                away, node, whole, parts = abs(grouped - summed), place, grouped, summed
+    text = (
+        f"a group of {len(members)} threads has {whole} faults on node {node}, its members {parts}"
+    )
+    return Observation(away, text)
+
+
+@register_property("faults-on-bound-memory", unit="%", most=30.0, suspect=15.0, any_load=True)
+def faults_on_bound_memory(run: LoadRecording) -> Iterator[Observation]:
+    """NUMA hinting faults on bound memory are on its node.
+
+    The value is the share of a part's faults that is counted on other nodes (task_numa_fault(),
+    kernel/sched/fair.c, 6.12).
+    """
+    for place, part in enumerate(run.load.parts):
+        users = [
+            faults
+            for pid, faults in run.printed.exact.faults.items()
+            if (task := run.load_tasks.get(pid)) and task.part == place
+        ]
+        whole = sum(user.total for user in users)
+        if part.kind != "memory" or not part.bound or part.node is None or whole < _LEAST:
+            continue
+        near = sum(user.on_node[part.node].own for user in users if part.node in user.on_node)
+        text = f"of {whole} NUMA hinting faults on memory of node {part.node}, {near} count for it"
+        yield Observation(100.0 * (whole - near) / whole, text)

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel counts exactly, of threads that are stopped and of CPUs. Include it after shared.h.
+ *
+ *   load N thread T of PID ran_ns N ticks N voluntary N involuntary N migrations N
+ *   load N process PID ticks N reaped N     CPU time of all its threads, and of children that it reaped
+ *   load N thread T preferred NODE group ID faults N
+ *   load N thread T node NODE private N shared N group_private N group_shared N
+ *   load N first|last switches N forks N    /proc/stat, between the marks `reading` and `read`
+ *   load N first|last cpu N busy N idle N   in ticks
+ *
+ * Ticks are of 1/100 s, user and system time together (proc(5)). Switches, migrations and faults are of
+ * /proc/PID/task/T/sched (kernel/sched/debug.c): none without CONFIG_SCHED_DEBUG.
+ */
+#ifndef ACCOUNTS_H
+#define ACCOUNTS_H
+
+#include <ctype.h>
+#include <dirent.h>
+
+/* Opens /proc/PID/task/THREAD/FILE, or /proc/PID/FILE without a thread. */
+static FILE *open_of(pid_t pid, const char *thread, const char *file)
+{
+	char path[96];
+
+	if (thread)
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/%s", pid, thread, file);
+	else
+		snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	return fopen(path, "re");
+}
+
+/* Fields 14 to 17 of a file `stat`: user and system time, and those of reaped children. */
+static int read_ticks(pid_t pid, const char *thread, long *ticks, long *reaped)
+{
+	FILE *file = open_of(pid, thread, "stat");
+	long user, system, of_user, of_system;
+	int count;
+
+	if (!file)
+		return 0;
+	count = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld %ld %ld", &user,
+		       &system, &of_user, &of_system);
+	fclose(file);
+	*ticks = user + system;
+	*reaped = of_user + of_system;
+	return count == 4;
+}
+
+static void tell_faults(int load, const char *thread, const char *line)
+{
+	unsigned long private, shared, group_private, group_shared;
+	int node;
+
+	if (sscanf(line, "numa_faults node=%d task_private=%lu task_shared=%lu group_private=%lu group_shared=%lu",
+		   &node, &private, &shared, &group_private, &group_shared) == 5)
+		printf("load %d thread %s node %d private %lu shared %lu group_private %lu group_shared %lu\n", load,
+		       thread, node, private, shared, group_private, group_shared);
+}
+
+static void tell_thread(int load, pid_t pid, const char *thread)
+{
+	long ticks, reaped, voluntary = -1, involuntary = -1, migrations = -1, preferred = -1, faults = -1;
+	unsigned long long ran = 0;
+	FILE *file = open_of(pid, thread, "schedstat");
+	char line[256];
+	int group;
+
+	if (!file)
+		return;
+	if (fscanf(file, "%llu", &ran) != 1)
+		ran = 0;
+	fclose(file);
+	file = open_of(pid, thread, "sched");
+	if (!file)
+		return;
+	while (fgets(line, sizeof(line), file)) {
+		(void)(sscanf(line, "nr_voluntary_switches : %ld", &voluntary) ||
+		       sscanf(line, "nr_involuntary_switches : %ld", &involuntary) ||
+		       sscanf(line, "se.nr_migrations : %ld", &migrations) ||
+		       sscanf(line, "numa_preferred_nid : %ld", &preferred) ||
+		       sscanf(line, "total_numa_faults : %ld", &faults));
+		if (faults > 0 && sscanf(line, "current_node=%*d, numa_group_id=%d", &group) == 1)
+			printf("load %d thread %s preferred %ld group %d faults %ld\n", load, thread,
+			       preferred, group, faults);
+		if (faults > 0)
+			tell_faults(load, thread, line);
+	}
+	fclose(file);
+	if (read_ticks(pid, thread, &ticks, &reaped) && voluntary >= 0 && involuntary >= 0 && migrations >= 0)
+		printf("load %d thread %s of %d ran_ns %llu ticks %ld voluntary %ld involuntary %ld migrations %ld\n",
+		       load, thread, pid, ran, ticks, voluntary, involuntary, migrations);
+}
+
+/* Of a process whose threads are stopped. */
+static void tell_threads(int load, pid_t pid)
+{
+	char path[32];
+	DIR *folder;
+	long ticks, reaped;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	folder = opendir(path);
+	if (!folder)
+		return;
+	for (struct dirent *entry; (entry = readdir(folder));)
+		if (*entry->d_name != '.')
+			tell_thread(load, pid, entry->d_name);
+	closedir(folder);
+	if (read_ticks(pid, NULL, &ticks, &reaped))
+		printf("load %d process %d ticks %ld reaped %ld\n", load, pid, ticks, reaped);
+}
+
+static void tell_cpu(int load, const char *when, const char *line)
+{
+	unsigned long busy[5], idle, waiting;
+	int cpu;
+
+	if (!isdigit((unsigned char)line[3])) /* the sum of all */
+		return;
+	if (sscanf(line, "cpu%d %lu %lu %lu %lu %lu %lu %lu", &cpu, &busy[0], &busy[1], &busy[2], &idle,
+		   &waiting, &busy[3], &busy[4]) == 8)
+		printf("load %d %s cpu %d busy %lu idle %lu\n", load, when, cpu,
+		       busy[0] + busy[1] + busy[2] + busy[3] + busy[4], idle + waiting);
+}
+
+/* The text is read at once between two marks, and printed later. */
+static void tell_cpus(int load, const char *when)
+{
+	static char text[65536];
+	unsigned long switches = 0, forks = 0;
+	int file = open("/proc/stat", O_RDONLY | O_CLOEXEC), length;
+	char around[48], *save;
+
+	if (file < 0)
+		return;
+	snprintf(around, sizeof(around), "hunt: load %d reading", load);
+	mark(around);
+	length = read(file, text, sizeof(text) - 1);
+	snprintf(around, sizeof(around), "hunt: load %d read", load);
+	mark(around);
+	close(file);
+	text[length > 0 ? length : 0] = '\0';
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		tell_cpu(load, when, line);
+		(void)(sscanf(line, "ctxt %lu", &switches) || sscanf(line, "processes %lu", &forks));
+	}
+	printf("load %d %s switches %lu forks %lu\n", load, when, switches, forks);
+}
+
+#endif
