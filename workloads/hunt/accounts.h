@@ -3,6 +3,7 @@
  * What the kernel counts exactly, of threads that are stopped and of CPUs. Include it after shared.h.
  *
  *   load N thread T of PID ran_ns N ticks N voluntary N involuntary N migrations N
+ *   load N thread T runnable N load N       averages (kernel/sched/pelt.c), when it stopped
  *   load N process PID ticks N reaped N     CPU time of all its threads, and of children that it reaped
  *   load N thread T preferred NODE group ID faults N
  *   load N thread T node NODE private N shared N group_private N group_shared N
@@ -61,6 +62,7 @@ static void tell_faults(int load, const char *thread, const char *line)
 static void tell_thread(int load, pid_t pid, const char *thread)
 {
 	long ticks, reaped, voluntary = -1, involuntary = -1, migrations = -1, preferred = -1, faults = -1;
+	long weighted = -1, runnable = -1;
 	unsigned long long ran = 0;
 	FILE *file = open_of(pid, thread, "schedstat");
 	char line[256];
@@ -78,6 +80,8 @@ static void tell_thread(int load, pid_t pid, const char *thread)
 		(void)(sscanf(line, "nr_voluntary_switches : %ld", &voluntary) ||
 		       sscanf(line, "nr_involuntary_switches : %ld", &involuntary) ||
 		       sscanf(line, "se.nr_migrations : %ld", &migrations) ||
+		       sscanf(line, "se.avg.load_avg : %ld", &weighted) ||
+		       sscanf(line, "se.avg.runnable_avg : %ld", &runnable) ||
 		       sscanf(line, "numa_preferred_nid : %ld", &preferred) ||
 		       sscanf(line, "total_numa_faults : %ld", &faults));
 		if (faults > 0 && sscanf(line, "current_node=%*d, numa_group_id=%d", &group) == 1)
@@ -87,6 +91,8 @@ static void tell_thread(int load, pid_t pid, const char *thread)
 			tell_faults(load, thread, line);
 	}
 	fclose(file);
+	if (weighted >= 0 && runnable >= 0)
+		printf("load %d thread %s runnable %ld load %ld\n", load, thread, runnable, weighted);
 	if (read_ticks(pid, thread, &ticks, &reaped) && voluntary >= 0 && involuntary >= 0 && migrations >= 0)
 		printf("load %d thread %s of %d ran_ns %llu ticks %ld voluntary %ld involuntary %ld migrations %ld\n",
 		       load, thread, pid, ran, ticks, voluntary, involuntary, migrations);

@@ -17,6 +17,7 @@ from numalab.recording.events import typed
 from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
+from numalab.recording.stays import stays
 from numalab.recording.window import Window, clip, gaps, marks
 from numalab.run_dir import RunDir
 from numalab.topology.predict.firmware import as_guest_numbers
@@ -160,6 +161,14 @@ class LoadRecording(Recording):
         late = spans(self._typed.collect(), window)
         ran = self._by_task(late.filter(pl.col("pid").is_in(list(self.load_tasks))))
         return {pid: ran.get(pid, NOTHING) for pid in self.load_tasks}
+
+    @cached_property
+    def ready_until_stopped(self) -> Mapping[int, Spans]:
+        """When each task was runnable, running or not, in the time of `ran_until_stopped`."""
+        window = Window(self.window.end_ns - 400 * MS, self.stopped_ns)
+        late = stays(self._typed.collect(), window).filter("runnable")
+        ready = self._by_task(late.filter(pl.col("pid").is_in(list(self.load_tasks))))
+        return {pid: ready.get(pid, NOTHING) for pid in self.load_tasks}
 
     @cached_property
     def runnable(self) -> Mapping[int, Spans]:

@@ -34,6 +34,10 @@ class WrittenRecording(LoadRecording):
     def ran_until_stopped(self) -> Mapping[int, Spans]:
         return self._by_task(self.rows_of_spans)
 
+    @cached_property
+    def ready_until_stopped(self) -> Mapping[int, Spans]:
+        return self._by_task(self.rows_of_stays)
+
 
 def recording(
     load: str, rows: Sequence[Row], *, cpus: Sequence[int] = (2, 2), threads: int = 1

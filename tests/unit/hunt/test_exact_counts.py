@@ -8,6 +8,7 @@ import pytest
 
 from numalab.hunt.loads.driver_output import Printed, parse_output
 from numalab.hunt.loads.exact_output import (
+    Averages,
     CpuTicks,
     Exact,
     NodeFaults,
@@ -23,7 +24,11 @@ from numalab.hunt.properties.accounts.cpu_time import (
     reaped_time,
     user_and_system_time,
 )
-from numalab.hunt.properties.accounts.faults import faults_on_bound_memory, numa_faults
+from numalab.hunt.properties.accounts.faults import (
+    faults_on_bound_memory,
+    numa_faults,
+    preferred_node,
+)
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.events import SCHEMA
@@ -251,6 +256,23 @@ def test_faults_on_bound_memory_are_on_its_node() -> None:
     assert not faults_on_bound_memory(of_users(right, right, total=20))
 
 
+def preferring(node: int, load: str, *, group: int = 0) -> list[float]:
+    on_node = {0: NodeFaults(20, 10, 0, 0), 1: NodeFaults(40, 50, 0, 0)}
+    exact = Exact(faults={11: ThreadFaults(node, group, 120, on_node)})
+    run = recorded(LIFE, exact, load, [(11, "memory0.0", 0, 0, 1000)])
+    return [finding.value for finding in preferred_node(run)]
+
+
+def test_a_thread_alone_prefers_the_node_of_its_most_faults() -> None:
+    load = "time ms=1000;memory n=1 cpus=0-3"
+    assert preferring(1, load) == [0]
+    assert preferring(0, load) == [60]
+    assert not preferring(0, load, group=11)
+    assert not preferring(-1, load)
+    assert not preferring(0, f"{load};cpuset from=0 to=0-3 at=100")
+    assert not preferring(0, f"{load};group name=a cpus=0")
+
+
 def test_the_drivers_lines_are_read() -> None:
     lines = (
         "load 3 thread 12 of 11 ran_ns 7 ticks 6 voluntary 5 involuntary 4 migrations 3",
@@ -260,12 +282,14 @@ def test_the_drivers_lines_are_read() -> None:
         "load 3 first cpu 2 busy 8 idle 7",
         "load 3 first switches 9 forks 2",
         "load 3 last switches 9 forks -2",
+        "load 3 thread 12 runnable 900 load 15",
     )
     expected = Exact(
         {12: ThreadAccount(11, 7, 6, 5, 4, 3)},
         {11: ProcessTicks(6, 5)},
         {12: ThreadFaults(-1, 11, 9, {1: NodeFaults(8, 7, 6, 5)})},
         {"first": Reading(9, 2, {2: CpuTicks(8, 7)})},
+        {12: Averages(900, 15)},
     )
     assert parse_exact("\n".join(lines)) == {3: expected}
     assert parse_output("\n".join(lines))[3].exact == expected
@@ -274,6 +298,6 @@ def test_the_drivers_lines_are_read() -> None:
 def test_a_kernel_that_tells_nothing_is_not_judged() -> None:
     names = {
         "thread-counts", "system-counts", "user-and-system-time", "reaped-time", "idle-time",
-        "numa-faults", "faults-on-bound-memory",
+        "numa-faults", "faults-on-bound-memory", "preferred-node", "readiness",
     }  # fmt: skip
     assert judge_load(recorded(LIFE, Exact()), names) == ((), {})

@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 
 from numalab.hunt.loads.driver_output import Printed, TaskState
+from numalab.hunt.loads.exact_output import Averages, Exact
 from numalab.hunt.properties.accounts.task_state import (
     memory_on_preferred_nodes,
+    readiness,
     time_on_preferred_nodes,
     utilization,
 )
@@ -69,6 +71,37 @@ def test_the_runtime_gives_the_kernels_utilization(times_ms: list[tuple[int, int
     wrong = replace(run, printed=Printed(task_states={11: TaskState(measured + 300, -1)}))
     (finding,) = utilization(wrong)
     assert finding.violated and f"is {measured + 300} of 1024" in finding.text
+
+
+def averages(load: str, runnable: int, weighted: int) -> list[float]:
+    """Return the differences of a task that was ready all the time, and ran for half of it."""
+    kind = load.partition(";")[2].partition(" ")[0]
+    rows = [(11, f"{kind}0.0", 0, at, at + 5) for at in range(0, 1000, 10)]
+    rows += [(11, f"-{kind}0.0", 0, at + 5, at + 10) for at in range(0, 990, 10)]
+    exact = Exact(averages={11: Averages(runnable, weighted)})
+    run = replace(recording(load, rows), printed=Printed(exact=exact))
+    return [round(finding.value) for finding in readiness(run)]
+
+
+def test_the_time_in_which_a_task_is_ready_gives_its_averages() -> None:
+    assert averages(HOG, 1024, 1024) == [0]
+    assert averages(HOG, 512, 1024) == [512], "that of the time in which it ran"
+    assert averages(HOG, 1024, 512) == [512]
+    assert averages("time ms=1000;sleeper n=1 cpus=0", 1024, 512) == [0], "it may be delayed"
+
+
+@pytest.mark.parametrize(
+    ("words", "weighted"),
+    [
+        (" nice=5", 335),
+        (" nice=5;change at=100 part=0 nice=0;change at=200 part=0 nice=-5", 3121),
+        (" nice=5;change at=100 part=0 policy=batch", 9),
+        (" policy=idle", 3),
+    ],
+)
+def test_load_is_by_the_last_weight(words: str, weighted: int) -> None:
+    (away,) = averages(HOG + words, 1024, weighted)
+    assert away < 5
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ _THREAD = re.compile(
     r"load (\d{1,3}) thread (\d{1,9}) of (\d{1,9}) ran_ns (\d{1,18}) ticks (\d{1,12})"
     r" voluntary (\d{1,12}) involuntary (\d{1,12}) migrations (\d{1,12})"
 )
+_AVERAGES = re.compile(r"load (\d{1,3}) thread (\d{1,9}) runnable (\d{1,9}) load (\d{1,9})")
 _PROCESS = re.compile(r"load (\d{1,3}) process (\d{1,9}) ticks (\d{1,12}) reaped (\d{1,12})")
 _FAULTS = re.compile(
     r"load (\d{1,3}) thread (\d{1,9}) preferred (-1|\d{1,3}) group (\d{1,9}) faults (\d{1,12})"
@@ -43,6 +44,14 @@ class ProcessTicks:
 
     ticks: int
     reaped: int
+
+
+@dataclass(frozen=True)
+class Averages:
+    """`runnable_avg` and `load_avg` of a thread (kernel/sched/pelt.c), of 1024 at nice level 0."""
+
+    runnable: int
+    load: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,7 @@ class Exact:
     processes: Mapping[int, ProcessTicks] = field(default_factory=dict)
     faults: Mapping[int, ThreadFaults] = field(default_factory=dict)
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    averages: Mapping[int, Averages] = field(default_factory=dict)
 
 
 def parse_exact(text: str) -> defaultdict[int, Exact]:
@@ -111,10 +121,14 @@ def parse_exact(text: str) -> defaultdict[int, Exact]:
     processes: defaultdict[int, dict[int, ProcessTicks]] = defaultdict(dict)
     faults: defaultdict[int, dict[int, ThreadFaults]] = defaultdict(dict)
     readings: defaultdict[int, dict[str, Reading]] = defaultdict(dict)
+    averages: defaultdict[int, dict[int, Averages]] = defaultdict(dict)
     for line in text.splitlines():
         if match := _THREAD.fullmatch(line):
             load, pid, *numbers = map(int, match.groups())
             threads[load][pid] = ThreadAccount(*numbers)
+        elif match := _AVERAGES.fullmatch(line):
+            load, pid, *numbers = map(int, match.groups())
+            averages[load][pid] = Averages(*numbers)
         elif match := _PROCESS.fullmatch(line):
             load, pid, *numbers = map(int, match.groups())
             processes[load][pid] = ProcessTicks(*numbers)
@@ -129,6 +143,8 @@ def parse_exact(text: str) -> defaultdict[int, Exact]:
             readings[load][when] = Reading(int(match[3]), int(match[4]), cpus[load, when])
         elif match := _CPU.fullmatch(line):
             cpus[int(match[1]), match[2]][int(match[3])] = CpuTicks(int(match[4]), int(match[5]))
-    for load in {*threads, *processes, *faults, *readings}:
-        loads[load] = Exact(threads[load], processes[load], faults[load], readings[load])
+    for load in {*threads, *processes, *faults, *readings, *averages}:
+        loads[load] = Exact(
+            threads[load], processes[load], faults[load], readings[load], averages[load]
+        )
     return loads

@@ -37,6 +37,28 @@ def numa_faults(run: LoadRecording) -> Iterator[Observation]:
             yield _of_group(members)
 
 
+@register_property("preferred-node", unit="faults", most=0.0, any_load=True)
+def preferred_node(run: LoadRecording) -> Iterator[Observation]:
+    """A thread without NUMA group prefers the node of its most faults.
+
+    The value is how many more another node with CPUs has (task_numa_placement(),
+    kernel/sched/fair.c, 6.12). Without cpusets and changes of domains: a thread that has no domain
+    of several nodes prefers its own node (task_numa_migrate()).
+    """
+    load = run.load
+    if load.rebuilds_domains or any(group.cpus for group in load.groups):
+        return
+    with_cpus = {node.id for node in run.topology.nodes if node.cpus}
+    for pid in run.printed.exact.faults.keys() & stopped_threads(run):
+        faults = run.printed.exact.faults[pid]
+        own = {node: of_node.own for node, of_node in faults.on_node.items()}
+        if faults.group or faults.preferred_node < 0 or not own.keys() <= with_cpus:
+            continue
+        most, preferred = max(own.values()), own.get(faults.preferred_node, 0)
+        text = f"a thread prefers node {faults.preferred_node}, of {preferred} of its NUMA hinting"
+        yield Observation(most - preferred, f"{text} faults, where a node has {most}")
+
+
 def _rests(members: list[ThreadFaults]) -> bool:
     """Whether the group's faults are the same in what was read of each member, one by one."""
     read = [[node.of_group for node in member.on_node.values()] for member in members]

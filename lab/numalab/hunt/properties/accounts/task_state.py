@@ -1,6 +1,7 @@
 """Properties of what the kernel notes of a task: its utilization, and its preferred node."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.loads.load import Load
@@ -45,6 +46,32 @@ def utilization(run: LoadRecording) -> Iterator[Observation]:
                 f"the utilization of a {part.kind} is {measured} of 1024, where its runtime gives"
                 f" {expected:.0f}",
             )
+
+
+@register_property("readiness", unit="of 1024", most=250.0, suspect=100.0, any_load=True)
+def readiness(run: LoadRecording) -> Iterator[Observation]:
+    """A fair task's `runnable_avg` and `load_avg` are those of its ready time.
+
+    The value is the largest difference, as for `utilization`, of `se.avg.runnable_avg`, and of
+    `se.avg.load_avg` by weight; the latter of hogs only, as the load of a task that sleeps may stay
+    in its queue (`sched_delayed`, kernel/sched/fair.c, 6.12).
+    """
+    if run.window.length_ns < _LEAST_MS * MS or not _stops_soon(run.load):
+        return
+    for pid, averages in run.printed.exact.averages.items():
+        task, ready = run.load_tasks.get(pid), run.ready_until_stopped.get(pid, NOTHING)
+        ends_running = len(run.ran_until_stopped.get(pid, NOTHING)[0])
+        if task is None or not (
+            ends_running and len(ready[0]) and _is_tracked(run.load, task.part)
+        ):
+            continue
+        expected, weight = _expected(ready), _last_weight(run.load, task.part)
+        pairs = [("runnable", averages.runnable)]
+        if task.kind == "hog" and weight:
+            pairs.append(("load", round(averages.load / weight)))
+        away, name, measured = max((abs(got - expected), name, got) for name, got in pairs)
+        text = f"a {task.kind} has a {name} average of {measured} of 1024, where it was ready for"
+        yield Observation(away, f"{text} {expected:.0f}")
 
 
 @register_difference(Quantity("memory-on-preferred-nodes", "%", 25.0, apart=3.0))
@@ -104,8 +131,18 @@ def _is_tracked(load: Load, place: int) -> bool:
     return part.kind != "locker" and not load.has_quota(part)
 
 
+def _last_weight(load: Load, place: int) -> float | None:
+    """Return the weight of a part's tasks at the end; None if no nice level says it."""
+    mine = [change for _, change in load.timeline if change.part == place]
+    part = load.parts[place]
+    if part.policy == "idle" or any(change.policy for change in mine):
+        return None
+    nice = [change.nice for change in mine if change.nice is not None]
+    return replace(part, nice=nice[-1]).weight if nice else part.weight
+
+
 def _expected(ran: Spans) -> float:
-    """Return the utilization of a task that ran at these times, at the end of the last one."""
+    """Return the average of what a task did at these times, at the end of the last one."""
     start, stop = ran
     ages = (stop[-1] - stop) / _HALF_NS, (stop[-1] - start) / _HALF_NS
     return float(_SCALE * (0.5 ** ages[0] - 0.5 ** ages[1]).sum())
