@@ -8,9 +8,10 @@
  * NUMA balancing is on in loads with memory users only, and scans every 100 ms to 1 s there.
  *
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
- * at begin, half and end, the utilization, preferred node and account of each process and thread (and
- * accounts.h), the CPU time, load and limits of each group, the turns of lockers and their longest wait for
- * the lock, where the memory of each task lies at the end, and what queues of groups hold without tasks.
+ * at begin, half and end, the utilization, preferred node, account and settings of each process and thread
+ * (and accounts.h), what children inherit, the CPU time, load and limits of each group, the turns of lockers
+ * and their longest wait for the lock, where the memory of each task lies at the end, and what queues of
+ * groups hold without tasks.
  *
  * As process 1 of a guest it reads LOADS from /loads, and powers off. Work is counted in turns of a loop
  * (shared.h), one for each us.
@@ -34,6 +35,7 @@
 #include "accounts.h"
 #include "counters.h"
 #include "load.h"
+#include "settings.h"
 
 #define MOST_PROCESSES 1024
 #define PAGE 4096UL
@@ -52,6 +54,8 @@ struct told {
 static struct shared {
 	volatile int resting, stop, woken; /* how many wakees have their start mask */
 	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
+	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
+	struct compared compared[MOST_PARTS];
 	pthread_mutex_t lock;
 	volatile int wakes[MOST_PROCESSES]; /* futexes, one for each wakee */
 	struct told tasks[MOST_TASKS];
@@ -246,18 +250,63 @@ static void execute_child(struct part *part, int place, int number)
 	_exit(1);
 }
 
+static int has_hotplug(void)
+{
+	for (int i = 0; i < event_count; i++)
+		if (events[i].what == OFF)
+			return 1;
+	return 0;
+}
+
+static struct birth read_birth(pid_t parent)
+{
+	struct birth birth = { .changes = shared->changes, .alone = shared->alone };
+
+	if (!read_settings(parent, &birth.parent))
+		birth.changes = 1;
+	return birth;
+}
+
+/* Compares a child with its parent, of which nothing may have changed meanwhile: returns whether. */
+static int compare_child(int place, const struct birth *birth, int weights)
+{
+	struct settings parent;
+
+	if (!read_settings(getppid(), &parent) || memcmp(&parent, &birth->parent, sizeof(parent)))
+		return 0;
+	if (birth->changes % 2 || shared->changes != birth->changes)
+		return 0;
+	compare_settings(&shared->compared[place], &parent, weights, has_hotplug());
+	return 1;
+}
+
+/* A child has the settings of its parent at once, and at its end, if only its cpuset has changed. */
+static void be_child(struct part *part, int place, int number, const struct birth *birth)
+{
+	int same = compare_child(place, birth, !number); /* /proc takes its time */
+	struct birth later;
+
+	if (part->exec)
+		execute_child(part, place, number);
+	rename_task("child", place, number);
+	work(part->run);
+	later = read_birth(getppid());
+	if (same && later.alone == birth->alone)
+		compare_child(place, &later, 0);
+	_exit(0);
+}
+
 static void fork_children(struct part *part, int place)
 {
 	for (;;) {
-		for (int i = 0; i < part->burst; i++)
+		for (int i = 0; i < part->burst; i++) {
+			struct birth birth = read_birth(0);
+
 			if (!fork()) {
 				prctl(PR_SET_PDEATHSIG, SIGKILL);
-				if (part->exec)
-					execute_child(part, place, i);
-				rename_task("child", place, i);
-				work(part->run);
-				_exit(0);
+				be_child(part, place, i, &birth);
 			}
+		}
 		while (wait(NULL) > 0)
 			;
 		pause_us(part->sleep);
@@ -983,6 +1032,24 @@ static void tell_left(int load)
 		       left[i].sum ? left[i].field : "nothing");
 }
 
+static void tell_settings_of(pid_t pid, const void *whose)
+{
+	tell_settings(pid, whose);
+}
+
+static void tell_all_settings(int load)
+{
+	char whose[64];
+
+	for (int i = 0; i < pid_count; i++) {
+		snprintf(whose, sizeof(whose), "load %d part %d wakee %d", load, part_of[i], is_wakee[i]);
+		for_threads(i, tell_settings_of, whose);
+	}
+	for (int place = 0; place < part_count; place++)
+		if (parts[place].kind == FORKER)
+			tell_compared(load, place, &shared->compared[place]);
+}
+
 /*
  * What the kernel takes for the utilization of each process, and the node that NUMA balancing prefers
  * for it; its account, and those of the groups. Of a task that is stopped the utilization is that of the
@@ -1011,6 +1078,7 @@ static void tell_task_states(int load)
 		tell_threads(load, pids[i]);
 	}
 	tell_threads(load, getpid()); /* it may be in a NUMA group, as it shares memory with all */
+	tell_all_settings(load);
 	tell_groups(load);
 	for (int i = 0; i < pid_count; i++)
 		kill(pids[i], SIGCONT);
@@ -1142,6 +1210,12 @@ static void end_load(int load)
 	mark_load("hunt: load %d over", load);
 }
 
+static void begin_change(int alone)
+{
+	shared->alone += alone;
+	shared->changes++;
+}
+
 static void run_load(char *text, int load)
 {
 	struct timespec began;
@@ -1166,12 +1240,14 @@ static void run_load(char *text, int load)
 			end_load(load);
 			return;
 		}
+	begin_change(1);
 	classify_tasks();
 	if (*cpuset_from)
 		enter_cpuset();
 	make_groups();
 	for (int i = 0; i < pid_count; i++)
 		bind_process(i, &parts[part_of[i]].cpus);
+	shared->changes++;
 	counters(load, "begin");
 	tell_counters(load, "begin");
 	mark_load("hunt: load %d begin", load);
@@ -1182,7 +1258,9 @@ static void run_load(char *text, int load)
 			shared->resting = 1;
 		}
 		sleep_until(&began, events[i].ms);
+		begin_change(events[i].what != SET && !*events[i].group);
 		happen(&events[i], load);
+		shared->changes++;
 	}
 	sleep_until(&began, load_ms);
 	mark_load("hunt: load %d end", load);

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numalab.hunt.loads.exact_output import Exact, parse_exact
+from numalab.hunt.loads.settings_output import PrintedSettings, parse_settings
 
 _COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
 _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
@@ -105,8 +106,8 @@ class Printed:
     """What the driver printed about a load.
 
     `counters[when][name]` and `pages[part, task][node]`; `locks[part, task]`; by process
-    `task_states` and `accounts`, and `groups` and `limits` by name, when all tasks had been
-    stopped, then also what is `exact`; `left` by group, when they were gone.
+    `task_states` and `accounts`, `groups` and `limits` by name, and `settings`, when all tasks had
+    been stopped, then also what is `exact`; `left` by group, when they were gone.
     """
 
     counters: Mapping[str, dict[str, int]] = field(default_factory=dict)
@@ -118,6 +119,7 @@ class Printed:
     limits: Mapping[str, LimitAccount] = field(default_factory=dict)
     left: Mapping[str, GroupLeft] = field(default_factory=dict)
     exact: Exact = field(default_factory=Exact)
+    settings: PrintedSettings = field(default_factory=PrintedSettings)
 
 
 def parse_output(text: str) -> Mapping[int, Printed]:
@@ -153,12 +155,13 @@ def parse_output(text: str) -> Mapping[int, Printed]:
             limits[int(match[1])][match[2]] = LimitAccount(*map(int, match.groups()[2:]))
         elif match := _GROUP_LEFT.fullmatch(line):
             left[int(match[1])][match[2]] = GroupLeft(int(match[3]), match[4])
-    exact = parse_exact(text)
-    printed = (counters, pages, locks, task_states, accounts, groups, limits, left, exact)
+    exact, settings = parse_exact(text), parse_settings(text)
+    printed = (counters, pages, locks, task_states, accounts, groups, limits, left, exact, settings)
     loads = {load for by_load in printed for load in by_load}
     return {
         load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load],
-                      groups[load], limits[load], left[load], exact[load])
+                      groups[load], limits[load], left[load], exact[load],
+                      settings.get(load, PrintedSettings()))
         for load in loads
     }  # fmt: skip
 
