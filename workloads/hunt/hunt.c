@@ -52,7 +52,7 @@ struct told {
 };
 
 static struct shared {
-	volatile int resting, stop, woken; /* how many wakees have their start mask */
+	volatile int begun, resting, stop, woken; /* how many wakees have their start mask */
 	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
 	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
 	struct compared compared[MOST_PARTS];
@@ -280,24 +280,31 @@ static int compare_child(int place, const struct birth *birth, int weights)
 	return 1;
 }
 
-/* A child has the settings of its parent at once, and at its end, if only its cpuset has changed. */
+/* A child has the settings of its parent at once, and later on, if only its cpuset has changed. */
 static void be_child(struct part *part, int place, int number, const struct birth *birth)
 {
+	enum { PIECE = 50000 };
 	int same = compare_child(place, birth, !number); /* /proc takes its time */
-	struct birth later;
 
 	if (part->exec)
 		execute_child(part, place, number);
 	rename_task("child", place, number);
-	work(part->run);
-	later = read_birth(getppid());
-	if (same && later.alone == birth->alone)
-		compare_child(place, &later, 0);
+	for (long left = part->run; left > 0; left -= PIECE) {
+		struct birth later;
+
+		work(left < PIECE ? left : PIECE);
+		later = read_birth(getppid());
+		if (same && later.alone == birth->alone)
+			compare_child(place, &later, 0);
+	}
 	_exit(0);
 }
 
 static void fork_children(struct part *part, int place)
 {
+	/* Where parents enter a cpuset or a group, their children are to begin in it. */
+	while ((*cpuset_from || *part->group) && !shared->begun)
+		pause_us(1000);
 	for (;;) {
 		for (int i = 0; i < part->burst; i++) {
 			struct birth birth = read_birth(0);
@@ -1248,6 +1255,7 @@ static void run_load(char *text, int load)
 	for (int i = 0; i < pid_count; i++)
 		bind_process(i, &parts[part_of[i]].cpus);
 	shared->changes++;
+	shared->begun = 1;
 	counters(load, "begin");
 	tell_counters(load, "begin");
 	mark_load("hunt: load %d begin", load);

@@ -218,16 +218,20 @@ def groups_in_turn(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def forks_in_narrow_cpusets(rng: random.Random, machine: Topology) -> Load | None:
-    """Parents whose children begin while their cpuset is narrow, and may use all CPUs later."""
+    """Parents whose children begin while their cpuset is narrow, and remain when it is widened.
+
+    Then they may use all CPUs, or no more than before by the mask of their parents.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     narrow = some_cpus(rng, allowed, rng.randint(1, len(allowed) // 2))
     burst = max(2, min(24, len(allowed) - rng.choice((0, 1))))
     parts = (
-        Part("forker", 1, allowed, burst=burst, run_us=300_000, sleep_us=10_000),
+        Part("forker", 1, rng.choice((allowed, allowed, narrow)), burst=burst, run_us=300_000,
+             sleep_us=10_000),
         Part("sleeper", 1, allowed, run_us=500, sleep_us=1500),
-    )
+    )  # fmt: skip
     widened = CpusetChange(narrow, allowed, 450)
     return Load(1500, parts[: rng.choice((1, 2))], cpuset=widened)
 

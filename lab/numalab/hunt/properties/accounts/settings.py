@@ -43,7 +43,7 @@ def task_settings(run: LoadRecording) -> Iterator[Observation]:
 def inherited(run: LoadRecording) -> Iterator[Observation]:
     """Children have the settings of their parents, or are reset (SCHED_RESET_ON_FORK, sched(7)).
 
-    A child compares them at its begin, and at its end if of its parent alone nothing has changed.
+    A child compares them at its begin, and later if of its parent alone nothing has changed.
     """
     settings = run.printed.settings
     for place, differing in settings.differing.items():
