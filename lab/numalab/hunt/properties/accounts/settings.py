@@ -20,11 +20,12 @@ _ROUNDED = 0.03  # sched_prio_to_weight has whole numbers, and neighbours differ
 
 @register_property("task-settings", unit="tasks", most=0.0, any_load=True)
 def task_settings(run: LoadRecording) -> Iterator[Observation]:
-    """Tasks have the masks, policies and parameters that they were last given.
+    """Tasks have the settings that they were last given.
 
-    Read when all are stopped: mask, nice level, rank and weight in /proc, and what sched_getattr(2)
-    returns. The mask is that of the task within its cpuset, or the cpuset. Loads in which a call
-    was refused are left out, and masks without a CPU on line or, beside partitions, outside them.
+    Read when all are stopped: mask, nice level, priority and weight in /proc, and what
+    sched_getattr(2) returns. The mask is that of the task within its cpuset, or the cpuset. Loads
+    in which a call was refused are left out, and masks without a CPU on line or, beside partitions,
+    outside them.
     """
     if run.printed.counters.get("end", {}).get("refused"):
         return
@@ -41,9 +42,10 @@ def task_settings(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("inherited", unit="children", most=0.0, any_load=True)
 def inherited(run: LoadRecording) -> Iterator[Observation]:
-    """Children have the settings of their parents, or are reset (SCHED_RESET_ON_FORK, sched(7)).
+    """Children have their parents' settings, or are reset.
 
     A child compares them at its begin, and later if of its parent alone nothing has changed.
+    Resets are those of SCHED_RESET_ON_FORK (sched(7)).
     """
     settings = run.printed.settings
     for place, differing in settings.differing.items():

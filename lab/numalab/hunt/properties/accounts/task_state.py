@@ -19,11 +19,11 @@ _FAIR = ("fair", "batch", "idle")
 
 @register_property("utilization", unit="of 1024", most=250.0, suspect=100.0, any_load=True)
 def utilization(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel's utilization of a fair task (`se.avg.util_avg`) is that of its runtime.
+    """The kernel's utilization of a fair task is that of its runtime.
 
-    The value is the largest difference in 1024ths of a CPU from the geometric sum of
-    `___update_load_sum()` (kernel/sched/pelt.c, 6.12) over the times at which the task ran, when it
-    ran last. A task that did not run in the last 0.4 s is left out.
+    The value is the largest difference of `se.avg.util_avg` in 1024ths of a CPU from the geometric
+    sum of `___update_load_sum()` (kernel/sched/pelt.c, 6.12) over the times at which the task ran,
+    when it ran last. A task that did not run in the last 0.4 s is left out.
     """
     if run.window.length_ns < _LEAST_MS * MS or not _stops_soon(run.load):
         return
