@@ -271,12 +271,14 @@ static struct birth read_birth(pid_t parent)
 static int compare_child(int place, const struct birth *birth, int weights)
 {
 	struct settings parent;
+	int differing[INHERITED];
 
-	if (!read_settings(getppid(), &parent) || memcmp(&parent, &birth->parent, sizeof(parent)))
+	if (!compare_settings(&birth->parent, weights, has_hotplug(), differing) ||
+	    !read_settings(getppid(), &parent) || memcmp(&parent, &birth->parent, sizeof(parent)))
 		return 0;
 	if (birth->changes % 2 || shared->changes != birth->changes)
 		return 0;
-	compare_settings(&shared->compared[place], &parent, weights, has_hotplug());
+	add_compared(&shared->compared[place], differing);
 	return 1;
 }
 

@@ -135,13 +135,13 @@ static int differs_in_weight(const struct settings *parent, const struct setting
 	return weight != expected;
 }
 
-static void compare_settings(struct compared *sums, const struct settings *parent, int weights, int hotplug)
+/* What differs between a child, the caller, and what its parent's settings say: 0 if nothing is told. */
+static int compare_settings(const struct settings *parent, int weights, int hotplug, int *differing)
 {
 	struct settings child, expected = after_fork(parent);
-	int differing[INHERITED] = { 0 };
 
 	if (!read_settings(0, &child))
-		return;
+		return 0;
 	/* A hotplug may change the mask of a task that runs and not of one that sleeps, and slices. */
 	differing[MASK] = !hotplug && !CPU_EQUAL(&child.cpus, &expected.cpus);
 	differing[POLICY] = child.attributes.policy != expected.attributes.policy;
@@ -151,6 +151,11 @@ static void compare_settings(struct compared *sums, const struct settings *paren
 			   child.attributes.runtime != expected.attributes.runtime;
 	differing[FLAGS] = child.attributes.flags != expected.attributes.flags;
 	differing[WEIGHT] = weights && differs_in_weight(parent, &child);
+	return 1;
+}
+
+static void add_compared(struct compared *sums, const int *differing)
+{
 	for (int i = 0; i < INHERITED; i++)
 		__atomic_add_fetch(&sums->differing[i], differing[i], __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&sums->children, 1, __ATOMIC_SEQ_CST);

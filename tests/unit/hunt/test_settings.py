@@ -42,6 +42,8 @@ RIGHT: tuple[tuple[str, dict[str, int | str]], ...] = (
     ("hog cpus=0-3 slice=50", {"runtime": 0}),  # before 6.12
     ("hog cpus=0-3", {"weight": -1}),  # without CONFIG_SCHED_DEBUG
     ("hog cpus=0-3 policy=idle nice=3", {"policy": 5, "nice": 3, "weight": 3 << 10, "rank": 23}),
+    ("hog cpus=0-3 nice=5;change part=0 at=5 policy=idle",
+     {"policy": 5, "nice": 5, "weight": 3 << 10, "rank": 20}),
     ("hog cpus=0-3 policy=rr priority=7", RR),
     ("locker cpus=0-3 policy=rr priority=7", {**RR, "rank": -51}),  # a waiter's
     (f"hog cpus=0-3 {TIMES} reclaim=1 resets=1", {**DEADLINE, "flags": 3}),

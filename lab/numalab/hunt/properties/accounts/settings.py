@@ -68,7 +68,7 @@ class _Asked:
     runtime: int
     deadline: int
     period: int
-    lent: bool  # whether a lock may lend it a rank
+    any_rank: bool
 
     @property
     def rank(self) -> int:
@@ -103,7 +103,10 @@ def _asked(load: Load, place: int) -> _Asked:
         times = (min(max(slice_us, low), high) if fair else 0, 0, 0)
     ranked = priority if policy in ("fifo", "rr") else 0
     runtime, deadline, period = (1000 * us for us in times)
-    return _Asked(policy, nice, ranked, flags, runtime, deadline, period, part.kind == "locker")
+    # A lock may lend a rank, and that of policy idle has the nice level that was given with it
+    # (__sched_setscheduler(), 6.12).
+    any_rank = part.kind == "locker" or policy == "idle"
+    return _Asked(policy, nice, ranked, flags, runtime, deadline, period, any_rank)
 
 
 def _mask(load: Load, place: int, *, wakees: bool) -> frozenset[int] | None:
@@ -139,7 +142,7 @@ def _difference(asked: _Asked, cpus: frozenset[int] | None, task: TaskSettings) 
         ("runtime or slice", task.runtime, asked.runtime, any_runtime),
         ("deadline", task.deadline, asked.deadline, False),
         ("period", task.period, asked.period, False),
-        ("priority of /proc/PID/stat", task.rank, asked.rank, asked.lent),
+        ("priority of /proc/PID/stat", task.rank, asked.rank, asked.any_rank),
         ("load weight", task.weight, round(weight), any_weight),
     )
     differing = (
