@@ -740,7 +740,7 @@ static void make_groups(void)
 static void remove_groups(void)
 {
 	for (int i = group_count - 1; i >= 0; i--)
-		for (int tried = 0; rmdir(groups[i].path) && errno == EBUSY && tried < 100; tried++)
+		for (int tried = 0; rmdir(groups[i].path) && errno == EBUSY && tried < 1000; tried++)
 			pause_us(2000); /* until the children of forkers are gone */
 }
 
@@ -914,7 +914,7 @@ static void sum_loads(long *loads, long *listed)
 
 		at = group_at(line, at);
 		if (at >= 0 && sscanf(line, " .tg_load_avg_contrib : %ld", &value) == 1)
-			listed[at] += value;
+			listed[at] = (listed[at] < 0 ? 0 : listed[at]) + value;
 		else if (at >= 0 && sscanf(line, " .tg_load_avg : %ld", &value) == 1)
 			loads[at] = value;
 	}
@@ -949,8 +949,10 @@ static void tell_limits(int load, const struct group *group, const char *text)
 /* Of each group: its CPU time, its load, and the files that are wrong (admin-guide/cgroup-v2.rst). */
 static void tell_groups(int load)
 {
-	long loads[MOST_GROUPS] = { 0 }, listed[MOST_GROUPS] = { 0 };
+	long loads[MOST_GROUPS] = { 0 }, listed[MOST_GROUPS];
 
+	for (int i = 0; i < group_count; i++)
+		listed[i] = -1;
 	if (group_count) {
 		pause_us(100000); /* until what just stopped is forgotten */
 		sum_loads(loads, listed);
@@ -1205,7 +1207,7 @@ static long long admitted_left(void)
 {
 	long long left = 0;
 
-	for (int tried = 0; tried < 20 && (left = llabs(sum_admitted() - admitted_before)); tried++)
+	for (int tried = 0; tried < 20 && (left = sum_admitted() - admitted_before); tried++)
 		pause_us(100000);
 	return left;
 }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,10 +148,20 @@ def test_a_group_that_tasks_leave_or_enter_has_no_account() -> None:
     assert not of_groups(GROUPS), "an old kernel prints no account"
 
 
+def test_a_group_below_which_tasks_move_has_no_account() -> None:
+    load = (
+        "time ms=1000;group name=a;group name=c parent=a;group name=b;"
+        "hog n=1 cpus=0 group=a;hog n=1 cpus=1 group=b;change at=100 part=1 into=c"
+    )
+    assert not of_groups(load, a=900_000, b=1, c=1)
+
+
 def test_the_drivers_line_about_a_group_is_read() -> None:
     line = "load 3 group a used_us 7 load 6 listed 5 wrong 1\n"
     (printed,) = parse_output(line + line.replace("a", "A")).values()
     assert printed.groups == {"a": GroupAccount(7, 6, 5, 1)}
+    (printed,) = parse_output("load 3 group a used_us 7 load -6 listed -1 wrong 0\n").values()
+    assert printed.groups == {"a": GroupAccount(7, -6, -1, 0)}
 
 
 def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
@@ -167,6 +178,17 @@ def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("load", "listed", "value"), [(-900, 100, 90.0), (900, 1000, 0.0), (900, -1, None)]
+)
+def test_a_negative_load_is_lost_and_one_of_no_queue_is_unknown(
+    load: int, listed: int, value: float | None
+) -> None:
+    run = recording("time ms=1000;group name=c;hog n=1 cpus=0 group=c", RAN)
+    run = replace(run, printed=Printed(groups={"c": GroupAccount(0, load, listed)}))
+    assert [finding.value for finding in group_load(run)] == ([] if value is None else [value])
+
+
 def test_files_of_a_group_that_read_other_than_was_written_are_counted() -> None:
     groups = {"a": GroupAccount(0, 0, 0), "b": GroupAccount(0, 0, 0, 2)}
     run = replace(recording(GROUPS, RAN), printed=Printed(groups=groups))
@@ -181,6 +203,9 @@ def test_bandwidth_that_stays_admitted_is_that_of_one_root_domain() -> None:
     printed = Printed(counters={"end": {"admitted_left": 4 * (1 << 19)}})
     (leak,) = deadline_bandwidth(replace(recording(load, RAN), printed=printed))
     assert (leak.value, leak.text) == (50.0, "50 % of a CPU is admitted for tasks that are gone")
+    less = Printed(counters={"end": {"admitted_left": -(1 << 20)}})
+    (leak,) = deadline_bandwidth(replace(recording(load, RAN), printed=less))
+    assert leak.text == "25 % of a CPU less is admitted than before the tasks came"
     away = replace(recording(f"{load};hotplug cpu=1 off=9 on=99", RAN), printed=printed)
     assert not deadline_bandwidth(away)
     assert not deadline_bandwidth(recording(load, RAN))

@@ -4,6 +4,7 @@ import random
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -239,7 +240,7 @@ def test_what_a_guest_prints_is_read_with_care() -> None:
     twice = read_output("k", 1, OUTPUT + OUTPUT)
     assert (twice.figure, twice.reproduced) == (None, None)
     assert read_output("k", 1, "task 1: \x1b[31m" + "x" * 500).rows == ()
-    assert len(read_output("k", 1, "CPU 1: x\n" * 5000).rows) == 64
+    assert len(read_output("k", 1, "CPU 1: x\n" * 5000).rows) == 1000
     assert read_output("k", 1, "task 1: \x1b[31m red").rows[0].isprintable()
 
 
@@ -485,6 +486,27 @@ def test_the_accounts_of_groups_are_shown_for_findings_about_these() -> None:
         finding = Finding(prop, 0, 90.0, 40.0, "it differs")
         text = render_affected(finding, posted, unsupported(case_of(LOADS["hogs"]), prop))
         assert f"| k | {escaped(rows[1])}; {escaped(rows[2])} |" in text
+
+
+@pytest.mark.parametrize(
+    ("prop", "row"),
+    [
+        ("left-in-groups", "load 0 group a left 4 h_nr_queued"),
+        ("deadline-bandwidth", "load 0 end admitted_left 42"),
+        ("inherited", "load 0 part 0 children 63 mask 0 policy 0 nice 0 weight 14"),
+    ],
+)
+def test_the_row_that_a_property_judges_is_shown(prop: str, row: str) -> None:
+    rows = (*(f"load 0 pid {n} ran_ns 900 waited_ns 1 x" for n in range(200)), row)
+    attempt = read_output("k", 1, "\n".join(rows))
+    posted = Posted((attempt,), 1, 0.0, None)
+    finding = Finding(prop, 0, 90.0, 0.0, "it differs")
+    text = render_affected(finding, posted, unsupported(case_of(LOADS["hogs"]), prop))
+    assert f"| k | {escaped(row)} |" in text
+    lost = replace(posted, attempts=(Attempt("k", 1, (), reason="the guest did not boot"),))
+    assert "| k | the guest did not boot |" in render_affected(
+        finding, lost, unsupported(case_of(LOADS["hogs"]), prop)
+    )
 
 
 def test_a_mail_says_which_cpus_share_a_core_and_who_wakes_whom() -> None:

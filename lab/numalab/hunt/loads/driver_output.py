@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from numalab.hunt.loads.exact_output import Exact, parse_exact
 from numalab.hunt.loads.settings_output import PrintedSettings, parse_settings
 
-_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (\d{1,18})")
+_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (-?\d{1,18})")
 _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
 _LOCK = re.compile(
     r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
@@ -21,8 +21,8 @@ _ACCOUNT = re.compile(
     r" migrations (\d{1,12})"
 )
 _GROUP_ACCOUNT = re.compile(
-    r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (\d{1,12}) listed (\d{1,12})"
-    r" wrong (\d)"
+    r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (-?\d{1,12})"
+    r" listed (-1|\d{1,12}) wrong (\d)"
 )
 _LIMIT_ACCOUNT = re.compile(
     r"load (\d{1,3}) group ([a-z]{1,8}) since_us (\d{1,15}) used_us (\d{1,15})"
@@ -58,8 +58,8 @@ class TaskAccount:
 @dataclass(frozen=True)
 class GroupAccount:
     """What the kernel's account of a cgroup says: its CPU time, its load, and the part of the load
-    that is in queues that the kernel updates; and how many of its files read other than was
-    written."""
+    that is in queues that the kernel updates (-1: it lists no queue); and how many of its files
+    read other than was written."""
 
     used_us: int
     load: int

@@ -270,11 +270,16 @@ class Load:
         )
         return replace(self, parts=parts, changes=changes)
 
-    def places_in(self, group: Cgroup) -> list[int]:
-        """Return the parts of a group and of the groups below it."""
+    def names_in(self, group: Cgroup) -> set[str]:
+        """Return the names of a group and of the groups below it."""
         names = {group.name}
         for other in self.groups:  # parents come first
             names |= {other.name} if other.parent in names else set()
+        return names
+
+    def places_in(self, group: Cgroup) -> list[int]:
+        """Return the parts of a group and of the groups below it."""
+        names = self.names_in(group)
         return [place for place, part in enumerate(self.parts) if part.group in names]
 
     def has_quota(self, part: Part) -> bool:

@@ -15,10 +15,10 @@ from numalab.qemu.emulator import qemu_version
 from numalab.scratch import scratch_folder
 
 _MOST_BYTES = 1 << 18  # of output, which a kernel under test decides
-_MOST_ROWS = 64
+_MOST_ROWS = 1000
 _SECONDS = 240.0  # of wall time, on a busy host
 _VERDICT = re.compile(r"(REPRODUCED|not reproduced): (\d{1,12}\.\d\d) [^\n]{1,100}")
-_ROW = re.compile(r"(task|CPU|load) \d{1,4}[: ][^\n]{1,120}")
+_ROW = re.compile(r"(task|CPU|load) \d{1,4}[: ][^\n]{1,240}")
 
 
 @dataclass(frozen=True)

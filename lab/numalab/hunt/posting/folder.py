@@ -31,7 +31,17 @@ from numalab.workload.workload_files import shared_headers
 
 _MOST_SEEDS = 3
 _WIDTH = 100
-_ACCOUNT, _GROUP = re.compile(r" ran_ns (\d{1,18}) "), " used_us "
+_ACCOUNT = re.compile(r" ran_ns (\d{1,18}) ")
+# A word of the rows that a property judges, of which the first ones are shown.
+_WORD_OF: Mapping[str, str] = {
+    "group-account": "used_us", "group-load": "used_us", "group-settings": "used_us",
+    "left-in-groups": "left", "limit-account": "since_us", "deadline-bandwidth": "admitted_left",
+    "task-settings": "policy", "inherited": "children", "thread-counts": "voluntary",
+    "system-counts": "forks", "user-and-system-time": "ticks", "reaped-time": "reaped",
+    "idle-time": "idle", "numa-faults": "faults", "preferred-node": "preferred",
+    "faults-on-bound-memory": "private", "utilization": "utilization", "readiness": "runnable",
+}  # fmt: skip
+_MOST_SHOWN = 4
 _PAUSES = "relax-at-bring-up"  # a series without which older kernels hang in icount mode
 Run = Callable[[Path, str, Path, int], Attempt]  # folder, kernel, bzImage, seed
 
@@ -240,6 +250,7 @@ def _said(prop: str, attempt: Attempt) -> str:
     accounts = [match for match in map(_ACCOUNT.search, attempt.rows) if match is not None]
     if prop == "account" and accounts:  # of the task that ran for longest
         return max(accounts, key=lambda match: int(match[1])).string
-    if prop in ("group-account", "group-load", "group-settings"):
-        return "; ".join(row for row in attempt.rows if _GROUP in row)
+    if word := _WORD_OF.get(prop):
+        rows = [row for row in attempt.rows if f" {word} " in row][:_MOST_SHOWN]
+        return "; ".join(rows) or attempt.reason or "the guest printed nothing about it"
     return attempt.rows[-1] if attempt.rows else attempt.reason

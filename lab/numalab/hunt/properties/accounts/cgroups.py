@@ -26,9 +26,8 @@ def group_account(run: LoadRecording) -> Iterator[Observation]:
     moved |= {change.into for change in load.changes if change.into}
     for group in load.groups:
         inside = load.places_in(group)
-        names = {load.parts[place].group for place in inside} | {group.name}
         kernels = run.printed.groups.get(group.name)
-        if kernels is not None and inside and not names & moved:
+        if kernels is not None and inside and not load.names_in(group) & moved:
             ran_ms = sum(_ran_ns(run, place) for place in inside) / MS
             turns = sum(_turns(run, place) for place in inside)
             least = LEAST_MS + OF_SWITCH_MS * turns
@@ -55,15 +54,18 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
 
     The value is the part of the load, to which 100 are added, of queues that the kernel no longer
     updates (`tg_load_avg` without `tg_load_avg_contrib` of the queues of
-    /sys/kernel/debug/sched/debug; cfs_rq_is_decayed(), kernel/sched/fair.c, 6.12). Groups below a
-    quota have none: the queues of throttled ones are not updated.
+    /sys/kernel/debug/sched/debug; cfs_rq_is_decayed(), kernel/sched/fair.c, 6.12), or all of it if
+    it is negative. Groups of which no queue is listed have none, and those below a quota: the
+    queues of throttled ones are not updated.
     """
     for group in run.load.groups:
         kernels = run.printed.groups.get(group.name)
-        if kernels is not None and not run.load.is_limited(group.name):
+        is_listed = kernels is not None and kernels.listed >= 0
+        if kernels is not None and is_listed and not run.load.is_limited(group.name):
             left = kernels.load - kernels.listed
+            lost = abs(kernels.load) if kernels.load < 0 else max(0, left)
             yield Observation(
-                100.0 * max(0, left) / (kernels.load + _LEAST_LOAD),
+                100.0 * lost / (abs(kernels.load) + _LEAST_LOAD),
                 f"of the load of group {group.name}, {kernels.load}, {left} is of queues that the"
                 " kernel no longer updates",
             )

@@ -18,4 +18,7 @@ def deadline_bandwidth(run: LoadRecording) -> Iterator[Observation]:
     left = run.printed.counters.get("end", {}).get("admitted_left")
     if left is not None and not run.load.changes_machine:
         value = 100.0 * left / run.topology.cpu_count / _WHOLE_CPU
-        yield Observation(value, f"{value:.3g} % of a CPU is admitted for tasks that are gone")
+        text = f"{value:.3g} % of a CPU is admitted for tasks that are gone"
+        if value < 0:
+            text = f"{-value:.3g} % of a CPU less is admitted than before the tasks came"
+        yield Observation(abs(value), text)
