@@ -40,6 +40,8 @@ RIGHT: tuple[tuple[str, dict[str, int | str]], ...] = (
     ("hog cpus=0-3 policy=batch slice=20000", {"policy": 3, "runtime": 20_000_000}),
     ("hog cpus=0-3 slice=50", {"runtime": 100_000}),
     ("hog cpus=0-3 slice=50", {"runtime": 0}),  # before 6.12
+    ("hog cpus=0-3 policy=idle slice=50",
+     {"policy": 5, "weight": 3 << 10, "runtime": 2_800_000}),
     ("hog cpus=0-3", {"weight": -1}),  # without CONFIG_SCHED_DEBUG
     ("hog cpus=0-3 policy=idle nice=3", {"policy": 5, "nice": 3, "weight": 3 << 10, "rank": 23}),
     ("hog cpus=0-3 nice=5;change part=0 at=5 policy=idle",

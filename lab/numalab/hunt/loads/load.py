@@ -13,6 +13,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 Channel = Literal["pipe", "futex", "socket"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Cpus = tuple[int, ...]
+_SLICED: tuple[Policy, ...] = ("fair", "batch")  # fair_policy(), kernel/sched/sched.h
 _TASK = re.compile(
     r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
 )
@@ -240,7 +241,15 @@ class Load:
     @cached_property
     def at_end(self) -> "Load":
         """The load with the settings that its last changes leave, and without these changes."""
-        parts = [replace(part, cpus=part.later or part.cpus, later=()) for part in self.parts]
+        parts = [
+            replace(
+                part,
+                cpus=part.later or part.cpus,
+                later=(),
+                slice_us=part.slice_us if part.policy in _SLICED else 0,
+            )
+            for part in self.parts
+        ]
         groups = {group.name: group for group in self.groups}
         for _, change in self.timeline:
             if change.part is not None:
@@ -358,15 +367,18 @@ class Load:
 
 def _changed_part(part: Part, change: LoadChange) -> Part:
     if change.policy is not None:  # sched_setattr(2) sets all of a policy's own settings
+        is_fair = change.policy in _SLICED  # other ones keep nice level and slice
         part = replace(
             part,
             policy=change.policy,
             priority=change.priority,
-            nice=0 if change.policy in ("fair", "batch") else part.nice,
+            nice=0 if is_fair else part.nice,
+            slice_us=0 if is_fair else part.slice_us,
             runtime_us=change.runtime_us,
             period_us=change.period_us,
             deadline_us=0,
-            slice_us=0,
+            reclaim=False,
+            resets=False,
         )
     nice = part.nice if change.nice is None else change.nice
     cpus = change.cpus or part.cpus

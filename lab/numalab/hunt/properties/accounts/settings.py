@@ -32,7 +32,7 @@ def task_settings(run: LoadRecording) -> Iterator[Observation]:
     for (place, wakees), tasks in run.printed.settings.tasks.items():
         if place >= len(run.load.parts):
             continue
-        asked = _asked(run.load, place)
+        asked = _asked(run.load.at_end.parts[place])
         cpus = _mask(run.load, place, wakees=wakees)
         wrong = [text for task in tasks if (text := _difference(asked, cpus, task))]
         kind = "wakee" if wakees else run.load.parts[place].kind
@@ -79,34 +79,21 @@ class _Asked:
         return ranks.get(self.policy, 20 + self.nice)
 
 
-def _asked(load: Load, place: int) -> _Asked:
-    part = load.parts[place]
-    policy, nice, priority = part.policy, part.nice, part.priority
-    flags = _RESETS * part.resets + _RECLAIM * part.reclaim
-    slice_us = part.slice_us if policy in ("fair", "batch") else 0
-    runtime_us, period_us, deadline_us = part.runtime_us, part.period_us, part.deadline_us
-    for _, change in load.timeline:
-        if change.part != place:
-            continue
-        nice = nice if change.nice is None else change.nice
-        if change.policy is None:
-            continue
-        policy, priority, flags = change.policy, change.priority, 0
-        runtime_us, period_us, deadline_us = change.runtime_us, change.period_us, 0
-        if policy in ("fair", "batch"):  # for the others nice level and slice stay
-            nice, slice_us = change.nice or 0, 0
-    if policy == "deadline":
-        times = (runtime_us, deadline_us or period_us, period_us)
+def _asked(part: Part) -> _Asked:
+    """Return the settings of a part after all changes."""
+    if part.policy == "deadline":
+        times = (part.runtime_us, part.deadline_us or part.period_us, part.period_us)
     else:
         low, high = _SLICE_US
-        fair = policy not in ("fifo", "rr") and slice_us
-        times = (min(max(slice_us, low), high) if fair else 0, 0, 0)
-    ranked = priority if policy in ("fifo", "rr") else 0
+        fair = part.policy not in ("fifo", "rr") and part.slice_us
+        times = (min(max(part.slice_us, low), high) if fair else 0, 0, 0)
+    ranked = part.priority if part.policy in ("fifo", "rr") else 0
+    flags = _RESETS * part.resets + _RECLAIM * part.reclaim
     runtime, deadline, period = (1000 * us for us in times)
     # A lock may lend a rank, and that of policy idle has the nice level that was given with it
     # (__sched_setscheduler(), 6.12).
-    any_rank = part.kind == "locker" or policy == "idle"
-    return _Asked(policy, nice, ranked, flags, runtime, deadline, period, any_rank)
+    any_rank = part.kind == "locker" or part.policy == "idle"
+    return _Asked(part.policy, part.nice, ranked, flags, runtime, deadline, period, any_rank)
 
 
 def _mask(load: Load, place: int, *, wakees: bool) -> frozenset[int] | None:
