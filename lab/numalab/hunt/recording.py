@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from numalab.hunt.loads.driver_output import Printed, parse_output
-from numalab.hunt.loads.load import Cpus, Load, part_of_task
+from numalab.hunt.loads.driver_output import Printed, parse_output, part_of_task
+from numalab.hunt.loads.load import Cpus, Load
 from numalab.recording.events import typed
 from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording

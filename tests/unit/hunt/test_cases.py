@@ -15,7 +15,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.generate.cases import LOADS, Near, case_for_scheduler, draw_case
 from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import MOST_CPUS, draw_machine
-from numalab.hunt.loads.load import part_of_task
+from numalab.hunt.loads.driver_output import part_of_task
 from numalab.hunt.loads.load_text import parse_loads, render_loads
 from numalab.hunt.posting.script import Statement, qemu_words, render_script
 from numalab.machine.model import usual_shift

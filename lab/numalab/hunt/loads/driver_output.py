@@ -1,4 +1,4 @@
-"""What the driver of hunts (`workloads/hunt/hunt.c`) prints about loads."""
+"""What the driver of hunts (`workloads/hunt/hunt.c`) prints about loads, and calls their tasks."""
 
 import re
 from collections import defaultdict
@@ -30,6 +30,9 @@ _LIMIT_ACCOUNT = re.compile(
     r" throttled_us (-1|\d{1,18}) bursts (-1|\d{1,12}) burst_us (-1|\d{1,18})"
 )
 _GROUP_LEFT = re.compile(r"load (\d{1,3}) group ([a-z]{1,8}) left (\d{1,18}) ([a-z_]{1,31})")
+_TASK = re.compile(
+    r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
+)
 _NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
 
 
@@ -170,3 +173,9 @@ def loads_not_started(stdout: str) -> dict[int, int]:
     """Return the loads that did not start, with the first part whose tasks do not."""
     matches = map(_NOT_STARTED.fullmatch, stdout.splitlines())
     return {int(match[1]): int(match[2]) for match in matches if match}
+
+
+def part_of_task(comm: str) -> tuple[str, int, int] | None:
+    """Return kind, part and number of a task by its name; None if no load started it."""
+    match = _TASK.fullmatch(comm)
+    return (match[1], int(match[2]), int(match[3])) if match else None

@@ -1,6 +1,5 @@
 """A load: tasks of several kinds, and changes while they run; `load_text` has its text."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,9 +13,6 @@ Channel = Literal["pipe", "futex", "socket"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Cpus = tuple[int, ...]
 _SLICED: tuple[Policy, ...] = ("fair", "batch")  # fair_policy(), kernel/sched/sched.h
-_TASK = re.compile(
-    r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
-)
 
 
 @dataclass(frozen=True)
@@ -395,9 +391,3 @@ def _changed_group(group: Cgroup, change: LoadChange) -> Cgroup:
         idle=group.idle if change.idle is None else change.idle,
         cpus=change.cpus or group.cpus,
     )
-
-
-def part_of_task(comm: str) -> tuple[str, int, int] | None:
-    """Return kind, part and number of a task by its name; None if no load started it."""
-    match = _TASK.fullmatch(comm)
-    return (match[1], int(match[2]), int(match[3])) if match else None
