@@ -20,15 +20,15 @@ from numalab.plugins import Registry, explain_fault
 LOST, SPLAT, DOMAINS, FACTS = "guest-lost", "kernel-log", "domains", "topology-facts"
 SCHEDULER, DRIVER, CALLS, LEFT = "scheduler", "load-driver", "calls", "left-in-runqueues"
 OF_BOOT: Mapping[str, str] = {
-    LOST: "the guest comes to its end: no panic, no hang",
-    SPLAT: "the kernel warns of nothing",
+    LOST: "the guest ends without panic or hang",
+    SPLAT: "the kernel logs no warning",
     DRIVER: "the loads start and end: no system call of their driver fails",
     DOMAINS: "sched domains and groups are as predicted, also after loads",
     SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",
     CALLS: "functions of the scheduler, and blocks and lines near a patch, run as often as with the"
     " reference kernel",
-    LEFT: "idle run queues hold nothing where those of the reference kernel hold nothing",
+    LEFT: "words of `struct rq` of idle CPUs are 0 where those of the reference kernel are",
 }
 # A finding of CALLS is about one function, or one block or line of it.
 _BLOCK, _LINE = r"\w+\+0x[0-9a-f]+/0x[0-9a-f]+", r"\w+:[\w-]+(?:\.\d+)?"

@@ -11,7 +11,7 @@ from numalab.recording.window import Window
 
 @register_property("numa-convergence", unit="of accesses", most=0.9, suspect=0.25)
 def convergence(run: LoadRecording) -> Iterator[Observation]:
-    """At the end memory users run on the node of their memory.
+    """At the end, memory users run on the node of their memory.
 
     The value is the share of remote accesses in the last quarter of the time: for each task the
     share of its time on each node, times the share of its pages on other nodes. Nodes without
@@ -55,7 +55,7 @@ def convergence(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("storms", unit="a second", most=5000.0, suspect=100.0)
 def storms(run: LoadRecording) -> Iterator[Observation]:
-    """In the second half of the time there are few NUMA hinting faults."""
+    """In the second half of a load there are few NUMA hinting faults."""
     if (rate := _rate(run, "numa_hint_faults")) is not None:
         yield Observation(
             rate,
@@ -67,7 +67,7 @@ def storms(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("page-moves", unit="a second", most=50000.0, suspect=50.0)
 def page_moves(run: LoadRecording) -> Iterator[Observation]:
-    """In the second half of the time NUMA balancing migrates few pages."""
+    """In the second half of a load NUMA balancing migrates few pages."""
     if (rate := _rate(run, "numa_pages_migrated")) is not None:
         yield Observation(
             rate,
@@ -88,7 +88,7 @@ def _rate(run: LoadRecording, name: str) -> float | None:
 
 @register_property("numa-moves", unit="a second", most=20.0, suspect=2.0)
 def moves(run: LoadRecording) -> Iterator[Observation]:
-    """In the settled time NUMA balancing rarely moves or swaps tasks."""
+    """In the second half of a load NUMA balancing rarely moves or swaps tasks."""
     if users := run.memory_users:
         made = _settled(run, "sched_move_numa", "sched_swap_numa")
         yield Observation(
@@ -100,7 +100,7 @@ def moves(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("numa-sticks", unit="a second", most=500.0, suspect=4.0)
 def sticks(run: LoadRecording) -> Iterator[Observation]:
-    """In the settled time NUMA balancing rarely fails to find a CPU for a task.
+    """In the second half of a load NUMA balancing rarely fails to find a CPU for a task.
 
     Always weak: if the preferred node is full, it tries again with each scan.
     """

@@ -20,7 +20,7 @@ _LEAST = 0.05  # of a CPU: who is due less has too few turns in that time
 
 @register_property("fairness", unit="times", most=3.0, suspect=1.6)
 def fairness(run: LoadRecording) -> Iterator[Observation]:
-    """No hog of several with equal weight runs for far less than an even share.
+    """Of hogs with equal weight, none runs for far less than an even share.
 
     The even share is that of a task on the fullest CPU when the tasks are spread as evenly as their
     masks allow: the least of 1 / ceil(tasks / CPUs) over all sets of parts. The value is the even

@@ -14,7 +14,7 @@ _LEAST_LOAD = 100  # a tenth of a task of nice level 0
 
 @register_property("group-account", unit="%", most=40.0, suspect=20.0, any_load=True)
 def group_account(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel's account of a cgroup's CPU time is true.
+    """A cgroup's reported CPU time matches the trace.
 
     The value is the difference in % of what its tasks ran in the trace, to which 200 ms and half a
     ms for each turn are added (`usage_usec` of `cpu.stat`, admin-guide/cgroup-v2.rst). Groups that
@@ -50,7 +50,7 @@ def group_settings(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("group-load", unit="%", most=20.0, suspect=10.0, any_load=True)
 def group_load(run: LoadRecording) -> Iterator[Observation]:
-    """A cgroup's load forgets tasks that are gone.
+    """A cgroup's load does not include tasks that ended.
 
     The value is the part of the load, to which 100 are added, of queues that the kernel no longer
     updates (`tg_load_avg` without `tg_load_avg_contrib` of the queues of

@@ -45,7 +45,7 @@ def _outside(ticks: int, ran_ns: int) -> float:
 
 @register_property("reaped-time", unit="%", most=40.0, suspect=20.0, any_load=True)
 def reaped_time(run: LoadRecording) -> Iterator[Observation]:
-    """The time of reaped children is what they ran.
+    """The reported time of reaped children matches the trace.
 
     The value is the difference in % of what dead children ran in the trace, to which 20 ms for each
     forker and half a ms for each switch are added (fields 16 and 17 of /proc/PID/stat, proc(5);
@@ -82,7 +82,7 @@ def _dead_children(run: LoadRecording, place: int) -> pl.DataFrame:
 
 @register_property("idle-time", unit="ms", most=100.0, suspect=20.0, any_load=True)
 def idle_time(run: LoadRecording) -> Iterator[Observation]:
-    """No CPU has more idle time than it was idle.
+    """A CPU's reported idle time does not exceed its traced idle time.
 
     The value is the largest excess of /proc/stat in ms (`idle` and `iowait`, proc(5);
     tick_nohz_stop_idle(), kernel/time/tick-sched.c, 6.12). A CPU may have less: interrupts end its

@@ -17,7 +17,7 @@ _ROUNDING_US = 3  # of three figures
 
 @register_property("left-in-groups", unit="counted", most=0.0, any_load=True)
 def left_in_groups(run: LoadRecording) -> Iterator[Observation]:
-    """The queues of a cgroup are empty when its tasks are gone.
+    """The queues of a cgroup are empty when its tasks have ended.
 
     The value is the sum of `nr_running`, `h_nr_*`, `idle_*`, `throttled` and `throttle_count` of
     its queues (/sys/kernel/debug/sched/debug; print_cfs_rq(), kernel/sched/debug.c, 5.10 to 7.3),
@@ -30,7 +30,7 @@ def left_in_groups(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("limit-account", unit="figures", most=0.0, any_load=True)
 def limit_account(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel's account of a cgroup's quota is possible.
+    """A cgroup's figures in `cpu.stat` are consistent with its quota.
 
     The value is how many figures of `cpu.stat` (admin-guide/cgroup-v2.rst) contradict the quota,
     the time or each other.

@@ -10,7 +10,7 @@ _WHOLE_CPU = 1 << 20  # BW_UNIT of kernel/sched/sched.h
 
 @register_property("deadline-bandwidth", unit="% of a CPU", most=0.0, any_load=True)
 def deadline_bandwidth(run: LoadRecording) -> Iterator[Observation]:
-    """Nothing stays admitted for deadline tasks that are gone.
+    """Deadline tasks that ended release their admitted bandwidth.
 
     The value is the change of `dl_bw->total_bw` (/sys/kernel/debug/sched/debug) over the load, two
     seconds after its tasks were killed; not where CPUs or root domains change.

@@ -20,7 +20,7 @@ _ROUNDED = 0.03  # sched_prio_to_weight has whole numbers, and neighbours differ
 
 @register_property("task-settings", unit="tasks", most=0.0, any_load=True)
 def task_settings(run: LoadRecording) -> Iterator[Observation]:
-    """Tasks have the settings that they were last given.
+    """Tasks have the settings that were made last.
 
     Read when all are stopped: mask, nice level, priority and weight in /proc, and what
     sched_getattr(2) returns. The mask is that of the task within its cpuset, or the cpuset. Loads
@@ -42,7 +42,7 @@ def task_settings(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("inherited", unit="children", most=0.0, any_load=True)
 def inherited(run: LoadRecording) -> Iterator[Observation]:
-    """Children have their parents' settings, or are reset.
+    """Children have their parents' settings or, with reset-on-fork, defaults.
 
     A child compares them at its begin, and later if of its parent alone nothing has changed.
     Resets are those of SCHED_RESET_ON_FORK (sched(7)).

@@ -19,7 +19,7 @@ _FAIR = ("fair", "batch", "idle")
 
 @register_property("utilization", unit="of 1024", most=250.0, suspect=100.0, any_load=True)
 def utilization(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel's utilization of a fair task is that of its runtime.
+    """A fair task's `util_avg` matches its runtime.
 
     The value is the largest difference of `se.avg.util_avg` in 1024ths of a CPU from the geometric
     sum of `___update_load_sum()` (kernel/sched/pelt.c, 6.12) over the times at which the task ran,
@@ -50,7 +50,7 @@ def utilization(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("readiness", unit="of 1024", most=250.0, suspect=100.0, any_load=True)
 def readiness(run: LoadRecording) -> Iterator[Observation]:
-    """A fair task's `runnable_avg` and `load_avg` are those of its ready time.
+    """A fair task's `runnable_avg` and `load_avg` match its runnable time.
 
     The value is the largest difference, as for `utilization`, of `se.avg.runnable_avg`, and of
     `se.avg.load_avg` by weight; the latter of hogs only, as the load of a task that sleeps may stay

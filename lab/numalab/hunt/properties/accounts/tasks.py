@@ -26,7 +26,7 @@ class TracedAccount:
 
 @register_property("account", unit="%", most=40.0, suspect=20.0, any_load=True)
 def account(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel's account of a task is true.
+    """A task's reported runtime, delay, switches and migrations match the trace.
 
     The value is the largest difference in % of what the trace shows, to which 10 are added, or 200
     ms and half a ms for each switch. A wait that lasts when the account is read may be in it or
