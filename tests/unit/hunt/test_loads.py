@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numalab.hunt.generate import changes, memory, policies
 from numalab.hunt.generate.draw import everywhere
-from numalab.hunt.generate.families import FAMILIES, first_families
+from numalab.hunt.generate.families import FAMILIES, draw_loads, first_families
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import reset_forkers
 from numalab.hunt.generate.machines import draw_machine
@@ -19,6 +19,7 @@ from numalab.hunt.generate.mutate import combined, varied
 from numalab.hunt.loads.load import CHANNELS, KINDS, POLICIES, Load
 from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.places import shipped_dir
+from numalab.topology.load import load_topology
 
 RICH = (
     "time ms=1500;group name=a quota=50;group name=b weight=300 parent=a cpus=0-2;"
@@ -276,6 +277,19 @@ def test_a_load_ends_with_the_settings_of_its_last_changes() -> None:
     )
     assert load.stops_any
     assert not replace(load, changes=load.changes[:-1]).stops_any
+
+
+def test_some_loads_are_of_two_families() -> None:
+    machine = load_topology("ring-4")
+    loads = [load for n in range(20) for load in draw_loads(random.Random(n), machine, 24)]
+    both = [
+        load
+        for load in loads
+        if any(map(load.has_quota, load.parts))
+        and any(part.policy in ("fifo", "rr") for part in load.parts)
+    ]
+    assert any(not part.group for load in both for part in load.parts if part.is_real_time)
+    assert all(parsed(render_load(load)) == load for load in loads)
 
 
 def test_the_first_cases_of_a_hunt_have_all_families() -> None:

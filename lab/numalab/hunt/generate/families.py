@@ -8,6 +8,7 @@ from numalab.hunt.generate import changes, group_changes, groups, loads, memory,
 from numalab.hunt.generate.draw import Family, everywhere, is_fixed, some_cpus
 from numalab.hunt.generate.loads import forkers, sleepers, spread, wakers, weighted
 from numalab.hunt.generate.machines import worth
+from numalab.hunt.generate.mutate import combined
 from numalab.hunt.loads.load import Load
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
@@ -44,7 +45,8 @@ FAMILIES: Mapping[Family, float] = {
 }
 # The first cases of a hunt have each family once, as far as it fits their machines.
 FIRST_CASES = 4
-_GROUPED = 0.12  # of all loads: most systems have all tasks in groups
+# Shares of all loads: most systems have all tasks in groups, and of more than one kind.
+_GROUPED, _TOGETHER = 0.12, 0.1
 
 
 def draw_loads(
@@ -65,8 +67,17 @@ def draw_loads(
         family = chosen.pop(0) if chosen else rng.choices(families, weights)[0]
         families.remove(family)
         if (load := family(rng, machine)) is not None:
-            drawn.append(groups.grouped(rng, load) if rng.random() < _GROUPED else load)
+            drawn.append(_beside(rng, machine, load))
     return tuple(drawn)
+
+
+def _beside(rng: random.Random, machine: Topology, load: Load) -> Load:
+    """Return a load as it is, in groups, or together with one of another family."""
+    kind = rng.random()
+    if kind < _GROUPED:
+        return groups.grouped(rng, load)
+    other = rng.choice(list(FAMILIES))(rng, machine) if kind < _GROUPED + _TOGETHER else None
+    return load if other is None else combined(load, other)
 
 
 def first_families(seed: int, number: int) -> Sequence[Family]:

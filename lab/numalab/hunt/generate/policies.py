@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
-from numalab.hunt.loads.load import CHANNELS, Hotplug, Load, Part, PartKind, Policy
+from numalab.hunt.loads.load import CHANNELS, Cgroup, Hotplug, Load, Part, PartKind, Policy
 from numalab.topology.topology import Topology
 
 
@@ -83,8 +83,12 @@ def served(rng: random.Random, machine: Topology) -> Load | None:
         Part("sleeper", rng.randint(1, 2), taken, run_us=8000, sleep_us=200_000),
         Part("sleeper", len(taken), taken, run_us=100_000, sleep_us=100_000),
     ))  # fmt: skip
+    limited = rng.random() < 0.3
+    if limited:
+        fair = replace(fair, group="a")
     parts = (hogs, fair, Part("hog", rng.randint(1, len(allowed)), allowed))
-    return Load(2500, parts[: rng.choice((2, 3))])
+    groups = (Cgroup("a", quota_ms=rng.choice((10, 30, 200))),) if limited else ()
+    return Load(2500, parts[: rng.choice((2, 3))], groups=groups)
 
 
 def reclaiming(rng: random.Random, machine: Topology) -> Load | None:
