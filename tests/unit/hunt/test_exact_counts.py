@@ -190,16 +190,19 @@ def test_the_account_of_reaped_children_is_the_time_that_dead_ones_ran() -> None
         switch(100, 0, RUNNING, 12),
         switch(400, 12, PREEMPTED, 13, comm="forker0.0"),  # it has no name yet
         switch(500, 13, SLEEPING, 12),
-        switch(600, 12, DEAD, 14, comm="child0.0"),
-        switch(900, 14, RUNNING, comm="child0.1"),  # it lives
+        switch(600, 12, DEAD, 15, comm="child0.0"),
+        switch(700, 15, DEAD, 14, comm="child0.1"),  # which may wait to be reaped
+        switch(900, 14, RUNNING, comm="child0.2"),  # it lives
     ]
     load = "time ms=1000;forker n=1 cpus=0-3"
     texts = []
-    for reaped in (40, 0):
+    for reaped in (50, 45, 40, 0):
         exact = Exact({}, {11: ProcessTicks(9, reaped)})
         run = recorded(events, exact, load, [(11, "forker0.0", 0, 0, 1000)])
         texts += [(finding.violated, finding.text) for finding in reaped_time(run)]
     assert texts == [
+        (False, "the children of forkers have 500 ms on CPUs, and 500 in the kernel's account"),
+        (False, "the children of forkers have 450 ms on CPUs, and 450 in the kernel's account"),
         (False, "the children of forkers have 400 ms on CPUs, and 400 in the kernel's account"),
         (True, "the children of forkers have 400 ms on CPUs, and 0 in the kernel's account"),
     ]
