@@ -1,6 +1,5 @@
 """Judges a patch: builds both kernels, runs the experiment, hunts, and gives the verdict."""
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from numalab.hunt.direction.plan import bias_on
 from numalab.hunt.finding import BootResult
 from numalab.hunt.workers import Store, host_jobs, workers
 from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
+from numalab.patch.equal_code import word_of_equal_code
 from numalab.patch.experiment import Conductor, ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome, PatchHunt
 from numalab.patch.remarks import cell_remarks, losses
@@ -32,7 +32,6 @@ from numalab.patch.standard import (
 from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
     PatchVerdict,
-    Word,
     changes_of,
     lost_of,
     smallest_cell,
@@ -48,8 +47,8 @@ from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
-from numalab.reach.model import CodeChange, LineState, PatchReach, Reached, RunReach
-from numalab.reach.prepare import ReachPlan, prepare_reach
+from numalab.reach.model import CodeChange, PatchReach, Reached, RunReach
+from numalab.reach.prepare import prepare_reach
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
@@ -57,11 +56,6 @@ from numalab.results.plan import texts
 from numalab.source.changes import FileChange
 from numalab.workload.workload_files import shaker
 
-_KCONFIG = re.compile(r"(^|/)Kconfig[^/]*$|defconfig$")
-_OPTIONS = (
-    "fragments in kernel-configs set the options of both kernels; defaults count only for options"
-    " that the patch adds"
-)
 _DECIDE = 0.75  # of the budget, from its start; the hunt takes the rest
 
 
@@ -136,7 +130,7 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     began = time.monotonic()
     planned = study.setting.reach
     if planned is not None and planned.code is CodeChange.NONE:
-        word, remarks = _word_of_equal_code(planned, patch_changes(request.kernel))
+        word, remarks = word_of_equal_code(planned, request.kernel)
         verdict = replace(_verdict(request, study), word=word, remarks=remarks)
         with held_results([(study.plan, study.results)], listener.on_wait):
             missing_tasks(study)  # refuses runs of another kernel
@@ -165,20 +159,6 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     except Exception as error:
         conclude(HuntOutcome(failed=f"{type(error).__name__}: {error}"), ())
         raise
-
-
-def _word_of_equal_code(
-    reach: ReachPlan, changes: Sequence[FileChange]
-) -> tuple[Word, tuple[str, ...]]:
-    """Return the verdict on a patch that changes no instruction, and why nothing is compiled."""
-    lines = [line for table in reach.tables.values() for line in table.lines if line.is_changed]
-    if any(line.functions for line in lines):
-        return "same code", ()
-    why = dict.fromkeys(line.reason for line in lines if line.state is LineState.COMPILED_OUT)
-    if why:
-        return "not compiled", (*list(why)[:2], _OPTIONS)
-    configures = any(_KCONFIG.search(change.new or "") for change in changes)
-    return "no code", (_OPTIONS,) if configures else ()
 
 
 def _written(verdict: PatchVerdict, study: BuiltStudy) -> Judged:
