@@ -1233,6 +1233,7 @@ static void run_load(char *text, int load)
 	char *save;
 
 	part_count = event_count = pid_count = task_count = group_count = 0;
+	load_number = load;
 	load_ms = 0;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));

@@ -95,6 +95,7 @@ static struct part parts[MOST_PARTS];
 static struct group groups[MOST_GROUPS];
 static struct event events[MOST_EVENTS];
 static int part_count, event_count, group_count;
+static int load_number;
 static long load_ms;
 static char cpuset_from[128];
 
@@ -227,7 +228,8 @@ static void parse_group(char **words)
 	strcpy(group->name, name);
 	snprintf(group->cpus, sizeof(group->cpus), "%s", value(words, "cpus", ""));
 	snprintf(above, sizeof(above), "%s", *parent ? find_group(parent)->path : CGROUPS);
-	snprintf(group->path, sizeof(group->path), "%s/hunt-%s", above, name);
+	/* Not those of an earlier load, which some kernels keep for a while, with their accounts. */
+	snprintf(group->path, sizeof(group->path), "%s/hunt%d-%s", above, load_number, name);
 	group_count++;
 }
 

@@ -94,7 +94,8 @@ def idle_time(run: LoadRecording) -> Iterator[Observation]:
 
     The value is the largest excess of /proc/stat in ms (`idle` and `iowait`, proc(5);
     tick_nohz_stop_idle(), kernel/time/tick-sched.c, 6.12). A CPU may have less: interrupts end its
-    idle time, and in mode icount CPUs wait for their turn in them.
+    idle time, and in mode icount CPUs wait for their turn in them. Weak: kernels that count ticks
+    may have more (CONFIG_TICK_CPU_ACCOUNTING).
     """
     times, readings = read_times(run), run.printed.exact.readings
     if times is None or run.load.hotplug:
@@ -107,4 +108,4 @@ def idle_time(run: LoadRecording) -> Iterator[Observation]:
         if (first := readings["first"].cpus.get(cpu)) is not None:
             grown, traced = (last.idle - first.idle) * _TICK_MS, idle_ns.get(cpu, 0) / MS
             text = f"CPU {cpu} was idle for {traced:.0f} ms, and {grown} in /proc/stat"
-            yield Observation(max(0.0, grown - traced), text)
+            yield Observation(max(0.0, grown - traced), text, weak=True)
