@@ -930,23 +930,53 @@ static long long line_of(const char *text, const char *name)
 	return line ? atoll(line + strlen(name)) : -1;
 }
 
-/* What cpu.stat says of a quota, since the groups were made; an old kernel has no bursts. */
-static void tell_limits(int load, const struct group *group, const char *text)
+static unsigned long long used_before[MOST_GROUPS];
+static long long throttled_before[MOST_GROUPS];
+
+/* Reads cpu.stat of a group. */
+static int read_usage(int place, char *text, size_t size, unsigned long long *used)
 {
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/cpu.stat", groups[place].path);
+	return get(path, text, size) && sscanf(text, "usage_usec %llu", used) == 1;
+}
+
+/* Tasks run in their groups before a load begins, on large machines for long. */
+static void note_usage(void)
+{
+	char text[512];
+
+	for (int i = 0; i < group_count; i++) {
+		used_before[i] = 0;
+		throttled_before[i] = 0;
+		if (read_usage(i, text, sizeof(text), &used_before[i]))
+			throttled_before[i] = line_of(text, "\nnr_throttled ");
+	}
+}
+
+/* What cpu.stat says of a quota since the groups were made, LATE since the begin; -1 on older kernels. */
+static void tell_limits(int load, int place, const char *text)
+{
+	long long throttled = line_of(text, "\nnr_throttled ");
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	printf("load %d group %s since_us %lld used_us %lld user_us %lld system_us %lld periods %lld throttled %lld"
-	       " throttled_us %lld bursts %lld burst_us %lld\n",
-	       load, group->name,
+	       " throttled_us %lld bursts %lld burst_us %lld late %lld\n",
+	       load, groups[place].name,
 	       (now.tv_sec - groups_made.tv_sec) * 1000000LL + (now.tv_nsec - groups_made.tv_nsec) / 1000,
 	       line_of(text, "usage_usec "), line_of(text, "\nuser_usec "), line_of(text, "\nsystem_usec "),
 	       line_of(text, "\nnr_periods "),
-	       line_of(text, "\nnr_throttled "), line_of(text, "\nthrottled_usec "),
-	       line_of(text, "\nnr_bursts "), line_of(text, "\nburst_usec "));
+	       throttled, line_of(text, "\nthrottled_usec "),
+	       line_of(text, "\nnr_bursts "), line_of(text, "\nburst_usec "),
+	       throttled < 0 ? -1 : throttled - throttled_before[place]);
 }
 
-/* Of each group: its CPU time, its load, and the files that are wrong (admin-guide/cgroup-v2.rst). */
+/*
+ * Of each group: its CPU time since the begin, its load, and the files that are wrong
+ * (admin-guide/cgroup-v2.rst).
+ */
 static void tell_groups(int load)
 {
 	long loads[MOST_GROUPS] = { 0 }, listed[MOST_GROUPS];
@@ -959,13 +989,12 @@ static void tell_groups(int load)
 	}
 	for (int i = 0; i < group_count; i++) {
 		unsigned long long used;
-		char path[160], text[512];
+		char text[512];
 
-		snprintf(path, sizeof(path), "%s/cpu.stat", groups[i].path);
-		if (get(path, text, sizeof(text)) && sscanf(text, "usage_usec %llu", &used) == 1) {
+		if (read_usage(i, text, sizeof(text), &used)) {
 			printf("load %d group %s used_us %llu load %ld listed %ld wrong %d\n", load,
-			       groups[i].name, used, loads[i], listed[i], count_wrong(&groups[i]));
-			tell_limits(load, &groups[i], text);
+			       groups[i].name, used - used_before[i], loads[i], listed[i], count_wrong(&groups[i]));
+			tell_limits(load, i, text);
 		}
 	}
 }
@@ -1263,6 +1292,7 @@ static void run_load(char *text, int load)
 	shared->begun = 1;
 	counters(load, "begin");
 	tell_counters(load, "begin");
+	note_usage();
 	mark_load("hunt: load %d begin", load);
 	clock_gettime(CLOCK_MONOTONIC, &began);
 	for (int i = 0; i < event_count; i++) {

@@ -21,10 +21,11 @@ CHANGED = (
     ";change at=300 group=a idle=0"
 )
 LIMITED = "time ms=1000;group name=a quota=50;hog n=2 cpus=0-3 group=a"
-# They want 20 ms in 100 ms, each of 4 CPUs keeps 6 ms, and one turn may be more.
+# They run 10 ms in 100 ms, and each of 4 CPUs keeps 6 ms.
 LOOSE = "time ms=1000;group name=a quota=60;sleeper n=2 cpus=0-3 run=1000 sleep=9000 group=a"
 ROWS: list[Row] = [(11, "hog0.0", 0, 0, 1000)]
-RIGHT = LimitAccount(1_100_000, 500_000, 300_000, 199_999, 11, 11, 1_500_000, 0, 0)
+BRIEF: list[Row] = [(11, "sleeper0.0", 0, at, at + 10) for at in range(0, 1000, 100)]
+RIGHT = LimitAccount(1_100_000, 500_000, 300_000, 199_999, 11, 11, 1_500_000, 0, 0, 11)
 
 
 def parsed(text: str) -> Load:
@@ -78,12 +79,11 @@ def test_limits_change_go_with_hotplug_and_are_of_groups_that_tasks_enter() -> N
 
 
 def test_a_loose_quota_is_enough() -> None:
-    right = replace(RIGHT, throttled=1)
+    right = replace(RIGHT, throttled=1, late=1)
     for load in drawn(groups.loose_quotas):
         mine = [part for part in load.parts if part.group]
         alone = render_load(replace(load, parts=tuple(mine)))
-        rows: list[Row] = [(11, "sleeper0.0", 0, 0, 1000)]
-        run = recording(alone, rows, cpus=(max(mine[0].cpus) + 1, 1))
+        run = recording(alone, BRIEF, cpus=(max(mine[0].cpus) + 1, 1))
         (finding,) = limit_account(replace(run, printed=Printed(limits={"a": right})))
         assert finding.value == 1
 
@@ -105,8 +105,8 @@ def test_a_quota_is_judged_after_the_last_change() -> None:
     assert quota_of(f"{LIMITED};group name=b;change at=100 part=0 into=b") == []
 
 
-def wrong_in(text: str, account: LimitAccount) -> tuple[float, str]:
-    run = replace(recording(text, ROWS), printed=Printed(limits={"a": account}))
+def wrong_in(text: str, account: LimitAccount, rows: list[Row] | None = None) -> tuple[float, str]:
+    run = replace(recording(text, rows or ROWS), printed=Printed(limits={"a": account}))
     (finding,) = limit_account(run)
     return finding.value, finding.text.removeprefix("cpu.stat of group a has ")
 
@@ -117,9 +117,10 @@ def test_a_possible_account_of_a_quota_is_right() -> None:
     saved = replace(RIGHT, bursts=3, burst_us=29_999)
     assert wrong_in(LIMITED.replace("quota=50", "quota=50 burst=10"), saved) == nothing
     assert wrong_in(f"{LIMITED};change at=9 group=a quota=5", saved) == nothing
-    assert wrong_in(LOOSE.replace("quota=60", "quota=50"), RIGHT) == nothing
-    assert wrong_in(LOOSE.replace("sleeper", "forker"), RIGHT) == nothing
-    assert wrong_in(LOOSE, replace(RIGHT, throttled=0)) == nothing
+    assert wrong_in(LOOSE.replace("quota=60", "quota=40"), RIGHT, BRIEF) == nothing
+    assert wrong_in(LOOSE, RIGHT, [(11, "sleeper0.0", 0, 300, 340)]) == nothing
+    before = replace(RIGHT, late=0)
+    assert wrong_in(LOOSE, before, BRIEF) == nothing, "throttled before the begin only"
     never = replace(RIGHT, throttled=0)
     inner = "group name=b parent=a quota=10"
     below = LIMITED.replace(";hog", f";{inner};hog").replace("group=a", "group=b")
@@ -150,7 +151,6 @@ def test_a_possible_account_of_a_quota_is_right() -> None:
             replace(RIGHT, throttled=0),
             "no throttled period of tasks that want twice the quota",
         ),
-        (LOOSE, RIGHT, "11 throttled periods of tasks that want less than the quota"),
         (
             LIMITED.replace(" quota=50", ""),
             RIGHT,
@@ -171,12 +171,17 @@ def test_what_queues_of_groups_hold_without_tasks_is_told() -> None:
     ]
 
 
+def test_tasks_that_run_less_than_the_quota_are_not_throttled() -> None:
+    text = "11 throttled periods of tasks that ran less than the quota"
+    assert wrong_in(LOOSE, RIGHT, BRIEF) == (1, text)
+
+
 def test_the_drivers_lines_about_limits_are_read() -> None:
     line = (
         "load 3 group a since_us 1 used_us 2 user_us 3 system_us 4 periods 5 throttled 6"
-        " throttled_us 7 bursts -1 burst_us -1\n"
+        " throttled_us 7 bursts -1 burst_us -1 late 3\n"
     )
     text = line + "load 3 group b left 2 h_nr_queued\n" + line.replace("periods 5", "periods -5")
     (printed,) = parse_output(text).values()
-    assert printed.limits == {"a": LimitAccount(1, 2, 3, 4, 5, 6, 7, -1, -1)}
+    assert printed.limits == {"a": LimitAccount(1, 2, 3, 4, 5, 6, 7, -1, -1, 3)}
     assert printed.left == {"b": GroupLeft(2, "h_nr_queued")}

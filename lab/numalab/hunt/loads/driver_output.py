@@ -28,6 +28,7 @@ _LIMIT_ACCOUNT = re.compile(
     r"load (\d{1,3}) group ([a-z]{1,8}) since_us (\d{1,15}) used_us (\d{1,15})"
     r" user_us (-1|\d{1,15}) system_us (-1|\d{1,15}) periods (-1|\d{1,12}) throttled (-1|\d{1,12})"
     r" throttled_us (-1|\d{1,18}) bursts (-1|\d{1,12}) burst_us (-1|\d{1,18})"
+    r" late (-1|\d{1,12})"
 )
 _GROUP_LEFT = re.compile(r"load (\d{1,3}) group ([a-z]{1,8}) left (\d{1,18}) ([a-z_]{1,31})")
 _TASK = re.compile(
@@ -74,7 +75,8 @@ class GroupAccount:
 class LimitAccount:
     """What `cpu.stat` of a cgroup says of its quota, after `since_us` of its existence.
 
-    -1 is for what the kernel does not print.
+    `late` of the `throttled` periods are of the time since the load's begin. -1 is for what the
+    kernel does not print.
     """
 
     since_us: int
@@ -86,6 +88,7 @@ class LimitAccount:
     throttled_us: int
     bursts: int
     burst_us: int
+    late: int
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
 """What the kernel keeps for the quota of a cgroup, and for its queues when its tasks are gone."""
 
 from collections.abc import Iterator
-from functools import partial
 
 from numalab.hunt.loads.driver_output import LimitAccount
-from numalab.hunt.loads.load import Cgroup, Part
+from numalab.hunt.loads.load import Cgroup
 from numalab.hunt.properties.groups import wanted_cpus
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.window import Window
 
 _PERIODS = 4  # in which hogs that want twice the quota are throttled
 _SLICE_MS = 6  # of a quota, which a CPU may keep (sched_cfs_bandwidth_slice_us, and a rest of 1)
-_MORE = 1.5  # times what its turns of work take, with all that the kernel does for a sleeper
 _ROUNDING_US = 3  # of three figures
 
 
@@ -69,8 +68,8 @@ def _of_limits(run: LoadRecording, group: Cgroup, account: LimitAccount) -> Iter
         yield f"{account.burst_us} us of {account.bursts} bursts of {burst_us} us"
     if _must_be_throttled(run, group) and account.throttled == 0:
         yield "no throttled period of tasks that want twice the quota"
-    if account.throttled > 0 and _is_enough(run, group):
-        yield f"{account.throttled} throttled periods of tasks that want less than the quota"
+    if account.late > 0 and _is_enough(run, group):
+        yield f"{account.late} throttled periods of tasks that ran less than the quota"
 
 
 def _must_be_throttled(run: LoadRecording, group: Cgroup) -> bool:
@@ -85,16 +84,20 @@ def _must_be_throttled(run: LoadRecording, group: Cgroup) -> bool:
 
 
 def _is_enough(run: LoadRecording, group: Cgroup) -> bool:
-    """Whether sleepers want less in any period than the quota without a slice of each CPU."""
+    """Whether tasks ran less in any two periods than one quota without a slice of each CPU.
+
+    By the trace: in mode icount, work takes longer where more CPUs are busy.
+    """
     load, places = run.load, run.load.places_in(group)
-    parts = [load.parts[place] for place in places]
-    if not load.is_steady or any(part.kind != "sleeper" or part.is_real_time for part in parts):
+    if not load.is_steady or any(load.parts[place].is_real_time for place in places):
         return False
-    wanted_ms = sum(map(partial(_most_ms, group.period_ms), parts))
-    return _MORE * wanted_ms + _SLICE_MS * run.topology.cpu_count < group.quota_ms
-
-
-def _most_ms(time_ms: float, part: Part) -> float:
-    """Return how long all sleepers of a part may work in a time, in ms."""
-    run_ms, sleep_ms = part.run_us / 1000, part.sleep_us / 1000
-    return part.count * (time_ms * run_ms / max(run_ms + sleep_ms, 0.001) + run_ms)
+    period_ns, end_ns = group.period_ms * MS, run.window.end_ns
+    # Another quota below would throttle the same tasks.
+    if any(load.group_of[name].quota_ms for name in load.names_in(group) - {group.name}):
+        return False
+    most_ns = max(
+        sum(run.time_on(place, Window(at, min(at + 2 * period_ns, end_ns)))["ns"].sum()
+            for place in places)
+        for at in range(run.window.start_ns, end_ns, period_ns)
+    )  # fmt: skip
+    return most_ns / MS + _SLICE_MS * run.topology.cpu_count < group.quota_ms
