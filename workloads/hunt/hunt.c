@@ -931,6 +931,8 @@ static long long line_of(const char *text, const char *name)
 }
 
 static unsigned long long used_before[MOST_GROUPS];
+static struct timespec noted;
+static long delay_us; /* from there to the begin: real-time tasks may take all CPUs */
 static long long throttled_before[MOST_GROUPS];
 
 /* Reads cpu.stat of a group. */
@@ -947,6 +949,7 @@ static void note_usage(void)
 {
 	char text[512];
 
+	clock_gettime(CLOCK_MONOTONIC, &noted);
 	for (int i = 0; i < group_count; i++) {
 		used_before[i] = 0;
 		throttled_before[i] = 0;
@@ -992,8 +995,9 @@ static void tell_groups(int load)
 		char text[512];
 
 		if (read_usage(i, text, sizeof(text), &used)) {
-			printf("load %d group %s used_us %llu load %ld listed %ld wrong %d\n", load,
-			       groups[i].name, used - used_before[i], loads[i], listed[i], count_wrong(&groups[i]));
+			printf("load %d group %s used_us %llu load %ld listed %ld wrong %d delay_us %ld\n", load,
+			       groups[i].name, used - used_before[i], loads[i], listed[i], count_wrong(&groups[i]),
+			       delay_us);
 			tell_limits(load, i, text);
 		}
 	}
@@ -1295,6 +1299,7 @@ static void run_load(char *text, int load)
 	note_usage();
 	mark_load("hunt: load %d begin", load);
 	clock_gettime(CLOCK_MONOTONIC, &began);
+	delay_us = (began.tv_sec - noted.tv_sec) * 1000000L + (began.tv_nsec - noted.tv_nsec) / 1000;
 	for (int i = 0; i < event_count; i++) {
 		if (events[i].what == HALF && load_ms >= 4) {
 			sleep_until(&began, load_ms / 4);

@@ -139,6 +139,14 @@ def test_the_account_of_a_group_is_what_its_tasks_ran_until_they_were_stopped() 
     }
 
 
+def test_a_reading_long_before_the_begin_is_no_account() -> None:
+    groups = {"a": GroupAccount(9_000_000, 0, 0, delay_us=20_000)}
+    run = replace(recording(GROUPS, RAN), stopped_ns=1010 * MS, printed=Printed(groups=groups))
+    assert not group_account(run)
+    near = replace(groups["a"], delay_us=900)
+    assert list(group_account(replace(run, printed=Printed(groups={"a": near}))))
+
+
 def test_a_group_that_tasks_leave_or_enter_has_no_account() -> None:
     moving = f"{GROUPS};group name=d;change at=100 part=1 into=d"
     texts = " ".join(of_groups(moving, a=800_000, b=800_000, c=9_000_000, d=9_000_000))
@@ -157,11 +165,13 @@ def test_a_group_below_which_tasks_move_has_no_account() -> None:
 
 
 def test_the_drivers_line_about_a_group_is_read() -> None:
-    line = "load 3 group a used_us 7 load 6 listed 5 wrong 1\n"
+    line = "load 3 group a used_us 7 load 6 listed 5 wrong 1 delay_us 9\n"
     (printed,) = parse_output(line + line.replace("a", "A")).values()
-    assert printed.groups == {"a": GroupAccount(7, 6, 5, 1)}
-    (printed,) = parse_output("load 3 group a used_us 7 load -6 listed -1 wrong 0\n").values()
-    assert printed.groups == {"a": GroupAccount(7, -6, -1, 0)}
+    assert printed.groups == {"a": GroupAccount(7, 6, 5, 1, 9)}
+    (printed,) = parse_output(
+        "load 3 group a used_us 7 load -6 listed -1 wrong 0 delay_us 9\n"
+    ).values()
+    assert printed.groups == {"a": GroupAccount(7, -6, -1, 0, 9)}
 
 
 def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:

@@ -22,7 +22,7 @@ _ACCOUNT = re.compile(
 )
 _GROUP_ACCOUNT = re.compile(
     r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (-?\d{1,12})"
-    r" listed (-1|\d{1,12}) wrong (\d)"
+    r" listed (-1|\d{1,12}) wrong (\d) delay_us (\d{1,12})"
 )
 _LIMIT_ACCOUNT = re.compile(
     r"load (\d{1,3}) group ([a-z]{1,8}) since_us (\d{1,15}) used_us (\d{1,15})"
@@ -62,13 +62,14 @@ class TaskAccount:
 @dataclass(frozen=True)
 class GroupAccount:
     """What the kernel's account of a cgroup says: its CPU time, its load, and the part of the load
-    that is in queues that the kernel updates (-1: it lists no queue); and how many of its files
-    read other than was written."""
+    that is in queues that the kernel updates (-1: it lists no queue); how many of its files
+    read other than was written; and how long before the begin its CPU time was read first."""
 
     used_us: int
     load: int
     listed: int
     wrong: int = 0
+    delay_us: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import between, total
 
 _LEAST_LOAD = 100  # a tenth of a task of nice level 0
+_DELAY_US = 10_000
 
 
 @register_property("group-account", unit="%", most=40.0, suspect=20.0, any_load=True)
@@ -18,7 +19,8 @@ def group_account(run: LoadRecording) -> Iterator[Observation]:
 
     The value is the difference in % of what its tasks ran in the trace, to which 200 ms and half a
     ms for each turn are added (`usage_usec` of `cpu.stat`, admin-guide/cgroup-v2.rst). Groups that
-    tasks enter or leave meanwhile have none.
+    tasks enter or leave meanwhile have none, nor has any if real-time tasks delayed the driver
+    between its first reading and the begin.
     """
     load = run.load
     places = {change.part for change in load.changes if change.into}
@@ -27,7 +29,9 @@ def group_account(run: LoadRecording) -> Iterator[Observation]:
     for group in load.groups:
         inside = load.places_in(group)
         kernels = run.printed.groups.get(group.name)
-        if kernels is not None and inside and not load.names_in(group) & moved:
+        if kernels is None or kernels.delay_us > _DELAY_US:
+            continue
+        if inside and not load.names_in(group) & moved:
             ran_ms = sum(_ran_ns(run, place) for place in inside) / MS
             turns = sum(_turns(run, place) for place in inside)
             least = LEAST_MS + OF_SWITCH_MS * turns
