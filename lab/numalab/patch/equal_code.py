@@ -1,12 +1,13 @@
 """The verdict on a patch that changes no instruction of the kernel, and what to do about it."""
 
 import re
+from collections.abc import Sequence
 
 from numalab.kernel.kernel_specs import KernelSpec, list_kernels
-from numalab.kernel.patched_kernel import PatchedKernel, patch_changes
 from numalab.patch.verdict import Word
 from numalab.reach.model import LineState
 from numalab.reach.prepare import ReachPlan
+from numalab.source.changes import FileChange
 
 _OPTIONS = (
     "fragments in kernel-configs set the options of both kernels; defaults count only for options"
@@ -16,17 +17,19 @@ _OTHERS = "other configurations of this source for --base: {}"
 _KCONFIG = re.compile(r"(^|/)Kconfig[^/]*$|defconfig$")
 
 
-def word_of_equal_code(reach: ReachPlan, kernel: PatchedKernel) -> tuple[Word, tuple[str, ...]]:
+def word_of_equal_code(
+    reach: ReachPlan, base: KernelSpec, changes: Sequence[FileChange]
+) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict on a patch that changes no instruction, and why nothing is compiled."""
     lines = [line for table in reach.tables.values() for line in table.lines if line.is_changed]
     if any(line.functions for line in lines):
         return "same code", ()
     why = dict.fromkeys(line.reason for line in lines if line.state is LineState.COMPILED_OUT)
     if why:
-        names = ", ".join(_other_configurations(kernel.base))
+        names = ", ".join(_other_configurations(base))
         remarks = (*list(why)[:2], _OPTIONS)
         return "not compiled", (*remarks, _OTHERS.format(names)) if names else remarks
-    configures = any(_KCONFIG.search(change.new or "") for change in patch_changes(kernel))
+    configures = any(_KCONFIG.search(change.new or "") for change in changes)
     return "no code", (_OPTIONS,) if configures else ()
 
 

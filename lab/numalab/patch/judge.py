@@ -130,7 +130,8 @@ def judge(request: Request, study: BuiltStudy, listener: PatchListener) -> Judge
     began = time.monotonic()
     planned = study.setting.reach
     if planned is not None and planned.code is CodeChange.NONE:
-        word, remarks = word_of_equal_code(planned, request.kernel)
+        changes = patch_changes(request.kernel)
+        word, remarks = word_of_equal_code(planned, request.kernel.base, changes)
         verdict = replace(_verdict(request, study), word=word, remarks=remarks)
         with held_results([(study.plan, study.results)], listener.on_wait):
             missing_tasks(study)  # refuses runs of another kernel

@@ -1,12 +1,10 @@
 """The verdict on a patch that changes no instruction."""
 
 from numalab.kernel.kernel_specs import fragment_path, load_kernels
-from numalab.kernel.patched_kernel import PatchedKernel
 from numalab.patch.equal_code import word_of_equal_code
 from numalab.reach.line_table import LineTable, TableLine
 from numalab.reach.model import CodeChange, LineState
 from numalab.reach.prepare import ReachPlan
-from numalab.source.series import Series
 
 WHY = "no object of this configuration contains kernel/sched/psi.c"
 
@@ -20,8 +18,7 @@ def plan(state: LineState, reason: str) -> ReachPlan:
 def test_code_that_is_not_compiled_names_other_configurations_of_the_source() -> None:
     kernels = load_kernels()
     base = kernels["debian-6.12"]
-    kernel = PatchedKernel(base, base, Series("s", ()))
-    word, remarks = word_of_equal_code(plan(LineState.COMPILED_OUT, WHY), kernel)
+    word, remarks = word_of_equal_code(plan(LineState.COMPILED_OUT, WHY), base, ())
     assert (word, remarks[0]) == ("not compiled", WHY)
     names = remarks[-1].removeprefix("other configurations of this source for --base: ").split(", ")
     assert "debian-6.12-distribution" in names
@@ -34,8 +31,7 @@ def test_code_that_is_not_compiled_names_other_configurations_of_the_source() ->
 
 def test_a_macro_has_no_code() -> None:
     base = load_kernels()["debian-6.12"]
-    kernel = PatchedKernel(base, base, Series("s", ()))
-    assert word_of_equal_code(plan(LineState.NO_CODE, "a macro"), kernel) == ("no code", ())
+    assert word_of_equal_code(plan(LineState.NO_CODE, "a macro"), base, ()) == ("no code", ())
 
 
 def _fragments(names: tuple[str, ...]) -> str:
