@@ -1,7 +1,6 @@
 """Properties of what the kernel notes of a task: its utilization, and its preferred node."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.loads.load import Load
@@ -133,12 +132,9 @@ def _is_tracked(load: Load, place: int) -> bool:
 
 def _last_weight(load: Load, place: int) -> float | None:
     """Return the weight of a part's tasks at the end; None if no nice level says it."""
-    mine = [change for _, change in load.timeline if change.part == place]
-    part = load.parts[place]
-    if part.policy == "idle" or any(change.policy for change in mine):
-        return None
-    nice = [change.nice for change in mine if change.nice is not None]
-    return replace(part, nice=nice[-1]).weight if nice else part.weight
+    part = load.at_end.parts[place]
+    new_policy = any(change.policy for change in load.changes if change.part == place)
+    return None if new_policy or part.policy == "idle" else part.weight
 
 
 def _expected(ran: Spans) -> float:
