@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from numalab.errors import UserError
+from numalab.errors import LabError, UserError
 from numalab.hunt.compare.noise import least_ratio
 from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.finding import Finding
@@ -196,12 +197,22 @@ def _weakened(finding: Finding, run: LoadRecording, entry: Property) -> Finding:
     return replace(finding, weak=True) if from_plain and not run.load.is_plain else finding
 
 
+def _fault(name: str, entry: Property, error: BaseException) -> LabError:
+    """Explain why a property raised."""
+    reason = f"{type(error).__name__}: {str(error)[:200]}"
+    if PROPERTIES.is_built_in(name):
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return LabError(f"internal error in {Path(place.filename).name}:{place.lineno}: {reason}")
+    file = Path(inspect.getfile(inspect.unwrap(entry.judge)))
+    return explain_fault(error) or UserError(reason, file=file)
+
+
 def judge_load(
     run: LoadRecording, names: Collection[str]
 ) -> tuple[tuple[Finding, ...], Mapping[str, str]]:
     """Return the worst finding of each of these properties, and the failures by property.
 
-    A property of a plug-in that raises has no finding, but a failure with the plug-in's file.
+    A property that raises has no finding, but a failure; that of a plug-in names its file.
     """
     findings, failures = [], {}
     for name, entry in PROPERTIES.all().items():
@@ -211,14 +222,10 @@ def judge_load(
             of_parts = entry.judge(run)
         except MemoryError:
             raise
-        # A plug-in may raise anything, and polars panics at some events.
+        # A plug-in may raise anything, and polars panics at some events. The other properties, and
+        # the boots so far, count as well where it is an error of numalab.
         except (Exception, pl.exceptions.PanicException) as error:
-            if PROPERTIES.is_built_in(name):
-                raise
-            reason = f"{type(error).__name__}: {str(error)[:200]}"
-            file = Path(inspect.getfile(inspect.unwrap(entry.judge)))
-            fault = explain_fault(error) or UserError(reason, file=file)
-            failures[name] = f"the property {name!r} is not judged: {fault}"
+            failures[name] = f"the property {name!r} is not judged: {_fault(name, entry, error)}"
             continue
         if of_parts:
             findings.append(

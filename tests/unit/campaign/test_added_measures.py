@@ -21,11 +21,21 @@ from numalab.results.archive import export_compact, export_results, import_resul
 from numalab.results.layout import Results
 from numalab.results.query import catalogue, query
 from numalab.results.reader import load_runs
-from support.example_results import RUNS, copy_example
+from support.example_results import EXAMPLE, RUNS, copy_example
 from support.one_command import invoke
 
 pytestmark = pytest.mark.usefixtures("without_plugins")
-FORKS = {RUNS[0]: 3, RUNS[1]: 2}
+
+
+def _moves_between_marks(run: str) -> int:
+    """Count in the committed events of a run, without numalab's own readers."""
+    events = pl.read_parquet(EXAMPLE / "runs" / run / "events.parquet")
+    begin, end = events.filter(pl.col("event") == "print")["time_ns"]
+    inside = pl.col("time_ns").is_between(begin, end)
+    return events.filter(inside & (pl.col("event") == "sched_migrate_task")).height
+
+
+MOVES = {run: _moves_between_marks(run) for run in RUNS}
 
 
 @pytest.fixture
@@ -42,30 +52,30 @@ def register(name: str, events: list[str], value: Callable[[Recording], Any] | N
 
 
 @pytest.fixture
-def forks(without_plugins: None) -> None:
-    register("forks", ["sched_process_fork"])
+def moves(without_plugins: None) -> None:
+    register("moves", ["sched_migrate_task"])
 
 
 def values(results: Results, name: str) -> dict[str, Any]:
     return {run.id: run.value(name) for run in load_runs(results)[1]}
 
 
-@pytest.mark.usefixtures("forks")
+@pytest.mark.usefixtures("moves")
 def test_every_reader_has_the_added_measure(stored: Results, tmp_path: Path) -> None:
     before = [stored.run(run).measures.read_bytes() for run in RUNS]
-    sql = "SELECT run, value FROM measures WHERE measure = 'forks' ORDER BY run DESC"
+    sql = "SELECT run, value FROM measures WHERE measure = 'moves' ORDER BY run DESC"
     assert query([catalogue(stored)], sql).is_empty()
     add_measures(stored)
     assert [stored.run(run).measures.read_bytes() for run in RUNS] == before
-    assert values(stored, "forks") == FORKS
-    assert dict(query([catalogue(stored)], sql).iter_rows()) == FORKS
+    assert values(stored, "moves") == MOVES
+    assert dict(query([catalogue(stored)], sql).iter_rows()) == MOVES
     (report,) = gather(stored)
-    assert "forks" in {info.name for info in report.measures}
+    assert "moves" in {info.name for info in report.measures}
     export_results(stored, tmp_path / "a.tar.zst")
-    assert values(import_results(tmp_path / "a.tar.zst", tmp_path / "imported"), "forks") == FORKS
+    assert values(import_results(tmp_path / "a.tar.zst", tmp_path / "imported"), "moves") == MOVES
 
 
-@pytest.mark.usefixtures("forks")
+@pytest.mark.usefixtures("moves")
 def test_the_same_measure_again_gives_the_same_bytes(stored: Results) -> None:
     path = stored.run(RUNS[0]).added_measures
     add_measures(stored)
@@ -74,19 +84,19 @@ def test_the_same_measure_again_gives_the_same_bytes(stored: Results) -> None:
     assert path.read_bytes() == first
     register("wake_ups", ["sched_wakeup"])
     add_measures(stored, ["wake_ups"])
-    assert [measure["name"] for measure in json.loads(path.read_bytes())] == ["forks", "wake_ups"]
+    assert [measure["name"] for measure in json.loads(path.read_bytes())] == ["moves", "wake_ups"]
 
 
-@pytest.mark.usefixtures("forks")
+@pytest.mark.usefixtures("moves")
 def test_verify_does_not_compare_an_added_measure(stored: Results, tmp_path: Path) -> None:
     repeated = {run.id: run for run in load_runs(stored)[1]}
     add_measures(stored)
     compact = Results(tmp_path / "compact")
     export_compact(stored, compact)
-    assert values(compact, "forks") == FORKS
+    assert values(compact, "moves") == MOVES
     for results in (stored, compact):
         for run in load_runs(results)[1]:
-            assert run.added == {"forks"}
+            assert run.added == {"moves"}
             assert compare_runs(run, repeated, {}).identical
 
 
@@ -100,7 +110,7 @@ def test_a_measure_of_the_run_itself_never_changes(stored: Results) -> None:
     assert not add_measures(stored, [name]).measures
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[7]", '[{"name": "forks"}]'])
+@pytest.mark.parametrize("text", ["", "{}", "[7]", '[{"name": "moves"}]'])
 def test_damaged_added_measures(stored: Results, text: str) -> None:
     stored.run(RUNS[0]).added_measures.write_text(text)
     with pytest.raises(UserError, match=r"added-measures\.json: a file of these .* damaged"):
@@ -116,10 +126,10 @@ def test_added_measures_are_no_link(stored: Results, tmp_path: Path) -> None:
 
 def test_runs_without_the_data_are_named(stored: Results) -> None:
     register("user_faults", ["page_fault_user"])
-    register("forks", ["sched_process_fork"])
+    register("moves", ["sched_migrate_task"])
     stored.run(RUNS[1]).events.unlink()
     added = add_measures(stored)
-    assert [measure.name for measure in added.measures[RUNS[0]]] == ["forks"]
+    assert [measure.name for measure in added.measures[RUNS[0]]] == ["moves"]
     lacking = {(entry.measure, entry.needs, entry.runs) for entry in added.lacking}
     assert lacking == {
         ("user_faults", ("page_fault_user",), (RUNS[0],)),
@@ -165,23 +175,23 @@ def test_a_measure_that_fails_is_one_message(
     assert not stored.run(RUNS[0]).added_measures.exists()
 
 
-@pytest.mark.usefixtures("forks")
+@pytest.mark.usefixtures("moves")
 def test_a_measure_that_fails_does_not_stop_the_others(stored: Results) -> None:
     register("broken", ["sched_switch"], lambda _: "many")
-    register("later", ["sched_process_fork"])
+    register("later", ["sched_migrate_task"])
     done = invoke(command, stored.path, "--json")
     assert done.exit_code == 2
     assert done.stderr.count("numalab: ") == 1
     assert f"{__file__}: the measure 'broken' gave str 'many'" in done.stderr
     document = json.loads(done.stdout)
-    assert [measure["name"] for measure in document["measures"]] == ["forks", "later"]
+    assert [measure["name"] for measure in document["measures"]] == ["moves", "later"]
     assert len(document["failed"]) == 1
-    assert values(stored, "forks") == values(stored, "later") == FORKS
-    assert invoke(command, stored.path, "--measure", "forks").exit_code == 0
+    assert values(stored, "moves") == values(stored, "later") == MOVES
+    assert invoke(command, stored.path, "--measure", "moves").exit_code == 0
 
 
 def test_damaged_events_are_one_message(stored: Results) -> None:
-    register("forks", ["sched_process_fork"])
+    register("moves", ["sched_migrate_task"])
     path = stored.run(RUNS[0]).events
     pl.read_parquet(path).drop("event").write_parquet(path)
     with pytest.raises(UserError, match="damaged"):
@@ -194,15 +204,16 @@ def test_damaged_events_are_one_message(stored: Results) -> None:
 
 
 def test_an_unknown_measure_is_refused(stored: Results) -> None:
-    with pytest.raises(UserError, match="no measure is called 'forkz'"):
-        add_measures(stored, ["forkz"])
+    with pytest.raises(UserError, match="no measure is called 'movez'"):
+        add_measures(stored, ["movez"])
 
 
-@pytest.mark.usefixtures("forks")
+@pytest.mark.usefixtures("moves")
 def test_the_command_prints_the_range_and_json(stored: Results) -> None:
-    assert explain("forks").unit == "events"
+    assert explain("moves").unit == "events"
     line = invoke(command, stored.path).stdout.splitlines()[1]
-    assert line.split() == ["forks", "events", "2", "2", "3"]
-    document = json.loads(invoke(command, stored.path, "--json", "--measure", "forks").stdout)
-    assert document["measures"] == [{"name": "forks", "unit": "events", "values": FORKS}]
+    lowest, highest = sorted(MOVES.values())
+    assert line.split() == ["moves", "events", "2", str(lowest), str(highest)]
+    document = json.loads(invoke(command, stored.path, "--json", "--measure", "moves").stdout)
+    assert document["measures"] == [{"name": "moves", "unit": "events", "values": MOVES}]
     assert document["lacking"] == []

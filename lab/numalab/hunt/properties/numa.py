@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from numalab.hunt.property import Observation, register_property
-from numalab.hunt.recording import MS, LoadRecording
+from numalab.hunt.recording import GRACE_MS, MS, LoadRecording
 from numalab.recording.window import Window
 
 
@@ -89,10 +89,10 @@ def _rate(run: LoadRecording, name: str) -> float | None:
 @register_property("numa-moves", unit="a second", most=20.0, suspect=2.0)
 def moves(run: LoadRecording) -> Iterator[Observation]:
     """In the second half of a load NUMA balancing rarely moves or swaps tasks."""
-    if users := run.memory_users:
-        made = _settled(run, "sched_move_numa", "sched_swap_numa")
+    if (counted := _settled(run, "sched_move_numa", "sched_swap_numa")) is not None:
+        made, rate = counted
         yield Observation(
-            made / users / (run.settled.length_ns / 1e9),
+            rate,
             f"NUMA balancing moved or swapped tasks {made} times in"
             f" {run.settled.length_ns / MS:.0f} ms",
         )  # fmt: skip
@@ -104,21 +104,27 @@ def sticks(run: LoadRecording) -> Iterator[Observation]:
 
     Always weak: if the preferred node is full, it tries again with each scan.
     """
-    if users := run.memory_users:
-        tried = _settled(run, "sched_stick_numa")
+    if (counted := _settled(run, "sched_stick_numa")) is not None:
+        tried, rate = counted
         yield Observation(
-            tried / users / (run.settled.length_ns / 1e9),
-            f"NUMA balancing looked {tried} times in vain for a place for one of {users} memory"
-            f" users in {run.settled.length_ns / MS:.0f} ms",
+            rate,
+            f"NUMA balancing looked {tried} times in vain for a place for one of"
+            f" {run.memory_users} memory users in {run.settled.length_ns / MS:.0f} ms",
             weak=True,
         )  # fmt: skip
 
 
-def _settled(run: LoadRecording, *events: str) -> int:
-    """Count events in the settled time."""
-    window = run.settled
+def _settled(run: LoadRecording, *events: str) -> tuple[int, float] | None:
+    """Count events in the settled time: in total, a second and memory user.
+
+    None without memory users, or where the last change leaves no time to settle.
+    """
+    users, window = run.memory_users, run.settled
+    if not users or window.length_ns < 2 * GRACE_MS * MS:
+        return None
     when = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-    return run.events(*events).filter(when).height
+    count = run.events(*events).filter(when).height
+    return count, count / users / (window.length_ns / 1e9)
 
 
 @register_property("throughput", unit="times", most=2.0, suspect=1.2)
