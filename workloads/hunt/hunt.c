@@ -1209,15 +1209,24 @@ static void make_lock(void)
 		die("no lock with priority inheritance");
 }
 
-static int has_deadlines(void)
+/* Whether a task has a policy, at first or after a change. */
+static int uses(unsigned policy)
 {
-	int has = 0;
+	int does = 0;
 
 	for (int place = 0; place < part_count; place++)
-		has |= parts[place].attributes.policy == SCHED_DEADLINE;
+		does |= parts[place].attributes.policy == policy;
 	for (int i = 0; i < event_count; i++)
-		has |= events[i].attributes.policy == SCHED_DEADLINE;
-	return has;
+		does |= events[i].attributes.policy == policy;
+	return does;
+}
+
+/* Before real-time tasks, which would delay what the load asks for. Its children are not (sched(7)). */
+static void go_first(int wanted)
+{
+	struct sched_param param = { .sched_priority = wanted ? 99 : 0 };
+
+	sched_setscheduler(0, wanted ? SCHED_FIFO | SCHED_RESET_ON_FORK : SCHED_OTHER, &param);
 }
 
 /* What is admitted for deadline tasks, once for each CPU of a root domain (print_dl_rq()). */
@@ -1248,8 +1257,9 @@ static long long admitted_left(void)
 static void end_load(int load)
 {
 	end_tasks(load);
+	go_first(0);
 	pause_us(200000);
-	if (has_deadlines())
+	if (uses(SCHED_DEADLINE))
 		printf("load %d end admitted_left %lld\n", load, admitted_left());
 	mark_load("hunt: load %d over", load);
 }
@@ -1276,8 +1286,9 @@ static void run_load(char *text, int load)
 	load_ms = load_ms ? load_ms : 1000;
 	add_event(load_ms / 2, HALF, 0, "");
 	qsort(events, event_count, sizeof(*events), by_time);
-	admitted_before = has_deadlines() ? sum_admitted() : 0;
+	admitted_before = uses(SCHED_DEADLINE) ? sum_admitted() : 0;
 	balance_numa();
+	go_first(uses(SCHED_FIFO) || uses(SCHED_RR));
 	tell_cpus(load, "first");
 	for (int place = 0; place < part_count; place++)
 		if (!start_part(place)) {

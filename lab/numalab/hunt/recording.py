@@ -28,6 +28,7 @@ MS = 1_000_000
 GRACE_MS = 150
 # How long tasks that all start in one place may take to spread, until their state is steady.
 SETTLED = 0.5  # of the load's time
+_STOPPED_BIT = 0x4  # __TASK_STOPPED of include/linux/sched.h
 LOAD_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|stopped|over|event)")
 
 
@@ -153,6 +154,36 @@ class LoadRecording(Recording):
                 free = without(free, hole, self.window.start_ns, self.window.end_ns)
             idle[cpu] = free
         return idle
+
+    @cached_property
+    def until_stopped(self) -> pl.DataFrame:
+        """The events until the driver had stopped all tasks, with every column of `typed`."""
+        return self._typed.filter(pl.col("time_ns") <= self.stopped_ns).collect()
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether events were lost."""
+        return not gaps(self._typed.collect()).is_empty()
+
+    @cached_property
+    def stopped_threads(self) -> frozenset[int]:
+        """The threads that the trace shows from their fork until they had stopped.
+
+        None of a recording that has lost events.
+        """
+        if self.has_gaps:
+            return frozenset()
+        rows = self.until_stopped
+        left = rows.filter(pl.col("event") == "sched_switch")
+        woken = rows.filter(pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"]))
+        steps = [
+            left.select("time_ns", pid="prev_pid", state="prev_state"),
+            woken.select("time_ns", pid="event_pid", state=pl.lit(0, pl.Int64)),
+        ]
+        last = pl.concat(steps).sort("time_ns", maintain_order=True).group_by("pid").last()
+        stopped = last.filter((pl.col("state") & _STOPPED_BIT) != 0)["pid"]
+        born = rows.filter(pl.col("event") == "sched_wakeup_new")["event_pid"]
+        return frozenset(stopped) & frozenset(born)
 
     @cached_property
     def ran_until_stopped(self) -> Mapping[int, Spans]:

@@ -8,11 +8,8 @@ import polars as pl
 from numalab.hunt.loads.exact_output import ThreadAccount
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
-from numalab.recording.events import typed
 from numalab.recording.stays import SLEEPING_BITS
-from numalab.recording.window import gaps, marks
-
-_STOPPED_BIT = 0x4  # __TASK_STOPPED of include/linux/sched.h
+from numalab.recording.window import marks
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def system_counts(run: LoadRecording) -> Iterator[Observation]:
         return
     first, last = readings["first"], readings["last"]
     most, least = (times.first[0], times.last[1]), (times.first[1], times.last[0])
-    table, cpus = typed(run.table).collect(), run.topology.cpu_count
+    table, cpus = run.table.lazy().collect(), run.topology.cpu_count
     for what, grown, event, slack in (
         ("context switches", last.switches - first.switches, "sched_switch", 0),
         ("forks", last.forks - first.forks, "sched_wakeup_new", cpus),
@@ -96,7 +93,7 @@ def system_counts(run: LoadRecording) -> Iterator[Observation]:
 
 def read_times(run: LoadRecording) -> ReadTimes | None:
     """Return when /proc/stat was read first and last; None if not twice, or if events were lost."""
-    if len(run.printed.exact.readings) < 2 or _has_gaps(run):
+    if len(run.printed.exact.readings) < 2 or run.has_gaps:
         return None
     written = marks(run.table)
     before, after = (
@@ -108,46 +105,11 @@ def read_times(run: LoadRecording) -> ReadTimes | None:
     return ReadTimes((before[0], after[0]), (before[1], after[1]))
 
 
-def stopped_threads(run: LoadRecording) -> frozenset[int]:
-    """Return the threads that the trace shows from their fork until they had stopped.
-
-    Without those of a recording that has lost events.
-    """
-    if _has_gaps(run):
-        return frozenset()
-    rows = _until_stopped(run)
-    is_wakeup = pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"])
-    left = rows.filter(pl.col("event") == "sched_switch")
-    woken = rows.filter(is_wakeup)
-    last = (
-        pl.concat(
-            [
-                left.select("time_ns", pid="prev_pid", state="prev_state"),
-                woken.select("time_ns", pid="event_pid", state=pl.lit(0, pl.Int64)),
-            ]
-        )
-        .sort("time_ns", maintain_order=True)
-        .group_by("pid")
-        .last()
-    )
-    stopped = last.filter((pl.col("state") & _STOPPED_BIT) != 0)["pid"]
-    born = rows.filter(pl.col("event") == "sched_wakeup_new")["event_pid"]
-    return frozenset(stopped) & frozenset(born)
-
-
-def _has_gaps(run: LoadRecording) -> bool:
-    return not gaps(typed(run.table).collect()).is_empty()
-
-
-def _until_stopped(run: LoadRecording) -> pl.DataFrame:
-    return typed(run.table).filter(pl.col("time_ns") <= run.stopped_ns).collect()
-
-
 def _traced_counts(run: LoadRecording) -> Mapping[int, _Counted]:
     """Return what the trace shows of each thread that had stopped."""
     if not run.printed.exact.threads:
         return {}
-    rows = _until_stopped(run)
+    rows = run.until_stopped
     switches = rows.filter(pl.col("event") == "sched_switch")
     slept = (pl.col("prev_state") & SLEEPING_BITS) != 0
     left = {
@@ -160,5 +122,5 @@ def _traced_counts(run: LoadRecording) -> Mapping[int, _Counted]:
     moves = dict(rows.filter(moved).group_by("event_pid").len().iter_rows())
     return {
         pid: _Counted(left[pid][0], left[pid][1] - left[pid][0], moves.get(pid, 0))
-        for pid in stopped_threads(run)
+        for pid in run.stopped_threads
     }

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from numalab.hunt.properties.accounts.counts import read_times, stopped_threads
+from numalab.hunt.properties.accounts.counts import read_times
 from numalab.hunt.properties.accounts.tasks import OF_SWITCH_MS, compared
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.events import IDLE_PID, typed
+from numalab.recording.events import IDLE_PID
 from numalab.recording.spans import spans
 from numalab.recording.stays import DEAD_BITS
 from numalab.recording.window import Window
@@ -24,7 +24,7 @@ def user_and_system_time(run: LoadRecording) -> Iterator[Observation]:
     above the time of /proc/PID/schedstat, or more than 20 ms below it (cputime_adjust() and
     thread_group_cputime(), kernel/sched/cputime.c, 6.12).
     """
-    exact, stopped = run.printed.exact, stopped_threads(run)
+    exact, stopped = run.printed.exact, run.stopped_threads
     for pid, process in exact.processes.items():
         threads = {tid: thread for tid, thread in exact.threads.items() if thread.process == pid}
         if pid not in run.load_tasks or not threads.keys() <= stopped:
@@ -72,7 +72,7 @@ def reaped_time(run: LoadRecording) -> Iterator[Observation]:
 def _dead_children(run: LoadRecording, place: int) -> pl.DataFrame:
     """Return how long the children of forkers ran, in ns, in how many turns, that died before the
     stop, in the order of their deaths."""
-    table = typed(run.table).filter(pl.col("time_ns") <= run.stopped_ns).collect()
+    table = run.until_stopped
     dead = table.filter(
         (pl.col("prev_state") & DEAD_BITS) != 0,
         pl.col("prev_comm").str.starts_with(f"child{place}."),
@@ -101,7 +101,7 @@ def idle_time(run: LoadRecording) -> Iterator[Observation]:
     if times is None or run.load.hotplug:
         return
     window = Window(times.first[1], times.last[0])
-    all_of = spans(typed(run.table).collect(), window, run.cpus).filter(pl.col("pid") == IDLE_PID)
+    all_of = spans(run.table.lazy().collect(), window, run.cpus).filter(pl.col("pid") == IDLE_PID)
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     idle_ns = dict(all_of.group_by("cpu").agg(length).iter_rows())
     for cpu, last in readings["last"].cpus.items():

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from numalab.hunt.loads.exact_output import ThreadFaults
-from numalab.hunt.properties.accounts.counts import stopped_threads
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
 
@@ -21,7 +20,7 @@ def numa_faults(run: LoadRecording) -> Iterator[Observation]:
     driver may be a member of a group, and children of forkers, in which case none is judged.
     """
     faults = run.printed.exact.faults
-    stopped = stopped_threads(run) if faults else frozenset()
+    stopped = run.stopped_threads if faults else frozenset()
     for pid in faults.keys() & stopped:
         total, nodes = faults[pid].total, sum(node.own for node in faults[pid].on_node.values())
         text = f"a thread has {total} NUMA hinting faults, and {nodes} on all nodes"
@@ -49,7 +48,7 @@ def preferred_node(run: LoadRecording) -> Iterator[Observation]:
     if load.rebuilds_domains or any(group.cpus for group in load.groups):
         return
     with_cpus = {node.id for node in run.topology.nodes if node.cpus}
-    for pid in run.printed.exact.faults.keys() & stopped_threads(run):
+    for pid in run.printed.exact.faults.keys() & run.stopped_threads:
         faults = run.printed.exact.faults[pid]
         own = {node: of_node.own for node, of_node in faults.on_node.items()}
         if faults.group or faults.preferred_node < 0 or not own.keys() <= with_cpus:

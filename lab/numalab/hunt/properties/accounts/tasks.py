@@ -70,11 +70,8 @@ def compared(kernels: float, traced: float, least: float, what: str) -> tuple[fl
 
 def traced_accounts(run: LoadRecording) -> Mapping[int, TracedAccount]:
     """Return the account of each task of the load that the trace shows, until it was stopped."""
-    table = (
-        run.table.lazy()
-        .filter(pl.col("time_ns") <= run.stopped_ns)
-        .select("time_ns", "event", "prev_pid", "prev_state", "next_pid", "event_pid")
-        .collect()
+    table = run.until_stopped.select(
+        "time_ns", "event", "prev_pid", "prev_state", "next_pid", "event_pid"
     )
     events = {
         str(name): rows for (name,), rows in table.partition_by("event", as_dict=True).items()
