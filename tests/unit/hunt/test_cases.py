@@ -44,6 +44,14 @@ def test_each_fourth_machine_has_several_cores_of_two_cpus_on_each_node() -> Non
         assert 4 <= machine.cpu_count <= MOST_CPUS
 
 
+def test_some_machines_have_dies_of_two_cores_or_more() -> None:
+    drawn_ones = [draw_machine(random.Random(n), smt=n % 4 == 3).packaging for n in range(300)]
+    with_dies = [shape for shape in drawn_ones if shape.dies > 1]
+    assert len(with_dies) >= 3
+    assert all(shape.cores >= 2 for shape in with_dies)
+    assert {shape.threads for shape in with_dies} >= {1, 2}
+
+
 @settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_loads_are_written_and_read_back(number: int) -> None:

@@ -518,6 +518,9 @@ def test_a_mail_says_which_cpus_share_a_core_and_who_wakes_whom() -> None:
     assert machine is not None
     case = Case(machine, parse_loads("waker n=3 cpus=0-2 wakee=1-2 burst=4"))
     assert describe_machine(case) == "4 nodes with 4 CPUs each, 2 on each core"
+    dies = machine_of(MACHINE.replace("[shape]", "[cpu]\nsockets = 4\ndies = 3\n[shape]"))
+    assert dies is not None
+    assert describe_machine(Case(dies, ())) == "4 nodes with 3 CPUs each, 3 dies in each socket"
     assert describe_load(case.loads[0], case).startswith(
         "3 tasks that each wake 4 others over a pipe, which may run on CPUs 0-2, those that are"
         " woken on CPUs 1-2; for 1 s."

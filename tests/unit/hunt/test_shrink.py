@@ -6,6 +6,7 @@ from numalab.hunt.case import Case, machine_of
 from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.hunt.simplify.implausibility import implausibility
 from numalab.hunt.simplify.shrink import shrink
+from numalab.topology.topology import CpuShape
 
 
 def big() -> Case:
@@ -117,3 +118,22 @@ def test_every_smaller_load_is_one_that_the_driver_reads() -> None:
         for case in tried:
             for smaller in case.loads:
                 assert parse_loads(render_load(smaller)) == (smaller,)
+
+
+def test_dies_stay_where_the_rule_needs_them_and_go_where_not() -> None:
+    machine = machine_of(
+        'summary = "x"\nnodes = 2\ncpus = 8\nmemory_mib = [512,256]\n'
+        "[cpu]\nsockets = 2\ndies = 2\nthreads = 2\n"
+        '[shape]\nkind = "ring"\ndistances = [10, 16]\n'
+    )
+    assert machine is not None
+    case = Case(machine, parse_loads("time ms=1000;hog n=2 cpus=0-3"))
+
+    def small(dies: int) -> CpuShape:
+        def violates(cases: Sequence[Case]) -> list[list[bool]]:
+            return [[c.machine.packaging.dies >= dies] * len(c.loads) for c in cases]
+
+        return shrink(case, violates, lambda: True).case.machine.packaging
+
+    assert small(2) == CpuShape(1, 2, 1, 1)
+    assert small(1).dies == 1

@@ -49,6 +49,8 @@ HINTS: tuple[Hint, ...] = (
          loads={"a CPU that goes and comes back": 5}),
     Hint(r"smt|core_idle|idle_core|cpu_core|thread_", machines={"SMT": 4}),
     Hint(r"^n?cores(_|$)", machines={"SMT": 4, "uneven nodes": 4}),
+    Hint(r"llc|share_cache|idle_scan|(^|_)sis_|wake_wide|update_idle_core|idlest|sd_share",
+         machines={"dies": 4}),
     Hint(r"core_idle|idle_core|idle_mask|idle_sibling", loads={"waker": 3, "sleeper": 2}),
     Hint(r"group_weight|group_capacity|span_weight|group_has_capacity|imb",
          machines={"uneven nodes": 2}),

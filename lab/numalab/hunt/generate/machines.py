@@ -1,4 +1,4 @@
-"""Machines from a seed: shapes, random graphs and tables, uneven nodes, SMT, no last-level cache.
+"""Machines from a seed: shapes, graphs and tables, uneven nodes, SMT, dies, no last-level cache.
 
 They are small, so that a boot takes seconds; errors of load balancing show with one or two CPUs
 per node. Machines with more hazards (`topology predict`) are more likely.
@@ -78,8 +78,7 @@ def _text(rng: random.Random, smt: bool) -> str:
     table = _table(rng, nodes)
     lines = ['summary = "Drawn by numalab hunt"', f"nodes = {nodes}", f"cpus = {cpus}"]
     lines += [f"memory_mib = {_memory(rng, cpus)}", *table]
-    sockets = sum(cpus) // (min(cpus) or 1)
-    lines += ["", "[cpu]", f"sockets = {sockets}", "threads = 2"] if smt else _cpu_table(rng, cpus)
+    lines += _cpu_table(rng, cpus, smt)
     return "\n".join([*lines, *([] if table else _shape(rng, nodes)), ""])
 
 
@@ -143,11 +142,18 @@ def _shape(rng: random.Random, nodes: int) -> list[str]:
     return ["", "[shape]", f'kind = "{kind}"', *lines, f"distances = {distances}"]
 
 
-def _cpu_table(rng: random.Random, cpus: Sequence[int]) -> list[str]:
+def _cpu_table(rng: random.Random, cpus: Sequence[int], smt: bool) -> list[str]:
+    """Draw how CPUs are packaged; a die or socket has a last-level cache of its own."""
     total, holders = sum(cpus), {count for count in cpus if count}
-    if len(holders) > 1 or rng.random() < 0.3:
+    if smt:
+        sockets, threads = total // min(holders), 2
+    elif len(holders) > 1 or rng.random() < 0.3:
         return []
-    per_node = holders.pop()
-    threads = rng.choice([n for n in (1, 1, 2, 4) if per_node % n == 0])
-    sockets = rng.choice([total // per_node, total // per_node, total // threads])
-    return ["", "[cpu]", f"sockets = {sockets}", f"threads = {threads}"]
+    else:
+        per_node = holders.pop()
+        threads = rng.choice([n for n in (1, 1, 2, 4) if per_node % n == 0])
+        sockets = rng.choice([total // per_node, total // per_node, total // threads])
+    cores = total // sockets // threads
+    dies = rng.choice([1, *(n for n in (1, 2, 2, 3) if cores % n == 0 and cores // n >= 2)])
+    lines = ["", "[cpu]", f"sockets = {sockets}", f"threads = {threads}"]
+    return [*lines, f"dies = {dies}"] if dies > 1 else lines

@@ -17,7 +17,7 @@ _RECLAIM_DISTANCE = 30  # of include/linux/topology.h, 6.12
 _FEW = 2
 # The kinds of machines of which trends are kept: each has a good part of all loads.
 _WITH_TRENDS = frozenset({
-    FAR, BEYOND, "SMT", "nodes without CPUs", "nodes without memory", "uneven nodes",
+    FAR, BEYOND, "SMT", "dies", "nodes without CPUs", "nodes without memory", "uneven nodes",
 })  # fmt: skip
 
 
@@ -44,6 +44,8 @@ def machine_classes(machine: Topology) -> Iterator[str]:
     yield f"distances of {machine.shape.kind if machine.shape else drawn}"
     if machine.packaging.threads > 1:
         yield "SMT"
+    if machine.packaging.dies > 1:
+        yield "dies"
     if any(not node.cpus for node in machine.nodes):
         yield "nodes without CPUs"
     if any(not node.memory_mib for node in machine.nodes):

@@ -91,8 +91,9 @@ def render_program(case: Case, prop: str, sentence: str, most: float) -> str:
 def describe_machine(case: Case) -> str:
     """Return the machine in a phrase: `4 nodes with 6 CPUs each, 2 on each core`."""
     sizes = [len(node.cpus) for node in case.machine.nodes]
-    nodes, threads = counted(len(sizes), "node"), case.machine.packaging.threads
-    on_core = f", {threads} on each core" if threads > 1 else ""
+    nodes, packaging = counted(len(sizes), "node"), case.machine.packaging
+    on_core = f", {packaging.threads} on each core" if packaging.threads > 1 else ""
+    on_core += f", {packaging.dies} dies in each socket" if packaging.dies > 1 else ""
     if len(set(sizes)) == 1:
         cpus = counted(sizes[0], "CPU") + (" each" if len(sizes) > 1 else "")
         return f"{nodes} with {cpus}{on_core}"

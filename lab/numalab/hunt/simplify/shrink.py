@@ -119,8 +119,12 @@ def _machines(case: Case) -> Iterator[Case]:
         if len(node.cpus) > 1:
             kept = {n.id: n.cpus[:-1] if n.id == node.id else n.cpus for n in machine.nodes}
             yield from _cut(case, kept)
+    if (step := machine.packaging.dies * machine.packaging.threads) > 1:  # a core of each die
+        yield from _cut(case, {n.id: n.cpus[:-step] or n.cpus for n in machine.nodes})
     if machine.packaging.threads > 1:
         yield from _cut(case, {n.id: n.cpus for n in machine.nodes}, threads=1)
+    if machine.packaging.dies > 1:
+        yield from _cut(case, {n.id: n.cpus for n in machine.nodes}, dies=1)
     values = sorted({value for row in machine.distances for value in row} - {10})
     usual = {10: 10, **{value: 20 + 10 * place for place, value in enumerate(values)}}
     fewer = {10: 10, **{value: values[max(0, place - 1)] for place, value in enumerate(values)}}
@@ -133,6 +137,7 @@ def _cut(
     kept: Mapping[int, Cpus],
     *,
     threads: int | None = None,
+    dies: int | None = None,
     distances: Mapping[int, int] | None = None,
 ) -> Iterator[Case]:
     """Yield the case with only these nodes and CPUs, renumbered, if it is valid."""
@@ -151,16 +156,25 @@ def _cut(
         f"memory_mib = {memory}",
         f"matrix = {rows}",
     ]
-    per_core = machine.packaging.threads if threads is None else threads
-    sizes = {len(kept[node]) for node in nodes if kept[node]}
-    if per_core > 1 and len(sizes) == 1 and min(sizes) % per_core == 0:
-        holders = sum(1 for node in nodes if kept[node])
-        text += ["", "[cpu]", f"sockets = {holders}", f"threads = {per_core}"]
+    text += _packaging(
+        [len(kept[node]) for node in nodes if kept[node]],
+        machine.packaging.threads if threads is None else threads,
+        machine.packaging.dies if dies is None else dies,
+    )
     small = machine_of("\n".join(text) + "\n")
     loads = [_renumbered(load, new, nodes) for load in case.loads]
     whole = [load for load in loads if load is not None]
     if small is not None and len(whole) == len(case.loads):
         yield Case(small, tuple(whole))
+
+
+def _packaging(cpus: Sequence[int], threads: int, dies: int) -> list[str]:
+    """Return the lines for nodes with these CPUs, a socket each; no dies or threads if uneven."""
+    cores, rest = divmod(min(cpus, default=0), threads)
+    if rest or len(set(cpus)) != 1 or threads * dies == 1:
+        return []
+    dies = dies if cores % dies == 0 else 1
+    return ["", "[cpu]", f"sockets = {len(cpus)}", f"dies = {dies}", f"threads = {threads}"]
 
 
 def _renumbered(load: Load, new: Mapping[int, int], nodes: Sequence[int]) -> Load | None:
