@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numalab.campaign.build import Builds, BuiltStudy, Setting
 from numalab.capture.spec import SCX_EVENTS, CaptureSpec, TraceEvent
-from numalab.errors import LabError
+from numalab.errors import LabError, UserError
 from numalab.guest.kvm import Choice
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
@@ -115,6 +115,11 @@ class Ended:
     def ok(self) -> bool:
         """Whether there is a result."""
         return not self.error
+
+    @property
+    def by_lab(self) -> bool:
+        """Whether a plug-in, another input or numalab itself failed."""
+        return self.exit_code in (UserError.exit_code, LabError.exit_code)
 
 
 # Executes a task and reports its phases in words. Never raises an Exception.

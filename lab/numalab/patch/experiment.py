@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import get_args
@@ -72,7 +72,18 @@ class ExperimentOutcome:
 
     def lost(self, side: Side) -> tuple[Ended, ...]:
         """Return the ends of a kernel's runs that failed, but for those that the host ended."""
-        return lost_of_side(self.failures, side)
+        ends = (failure.ended for failure in self.failures)
+        return tuple(end for end in ends if _place(end)[1] == side and not end.by_host)
+
+    def lost_alone(self, side: Side) -> tuple[Ended, ...]:
+        """Return the runs that a kernel lost in cells in which the other one only finished runs.
+
+        An error of a plug-in, or of numalab itself, is no loss of a kernel.
+        """
+        other: Side = BASELINE if side == PATCHED else PATCHED
+        finished = {run.cell.name for run in self.runs if run.manifest.variant == other}
+        cells = finished - {_place(end)[0] for end in self.lost(other)}
+        return tuple(end for end in self.lost(side) if _place(end)[0] in cells and not end.by_lab)
 
     def failed(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
         """Return the cells that are not compared because runs failed: more time compares none.
@@ -80,7 +91,7 @@ class ExperimentOutcome:
         A kernel lost so many of a cell's first runs that the others are too few, or it gave up.
         """
         sides = get_args(Side)
-        lost = Counter((_cell_of(end, side), side) for side in sides for end in self.lost(side))
+        lost = Counter((_place(end)[0], side) for side in sides for end in self.lost(side))
         failed = {cell for (cell, _), count in lost.items() if self.screened - count < FEWEST}
         gave_up, missing = self.gave_up, self._not_compared(cells)
         return tuple(cell for cell in missing if gave_up or cell.name in failed)
@@ -107,22 +118,10 @@ class ExperimentOutcome:
         return tuple(run for run in self.runs if run.manifest.seed <= self.screened)
 
 
-def lost_of_side(failures: Iterable[Failure], side: Side) -> tuple[Ended, ...]:
-    """Return the ends of a kernel's runs that failed, but for those that the host ended."""
-    ends = (failure.ended for failure in failures)
-    return tuple(end for end in ends if f"_{side}_" in end.run and not end.by_host)
-
-
-def lost_alone(failures: Sequence[Failure], side: Side) -> tuple[Ended, ...]:
-    """Return a kernel's lost runs of the cells in which no run of the other kernel was lost."""
-    other: Side = BASELINE if side == PATCHED else PATCHED
-    both = {_cell_of(end, other) for end in lost_of_side(failures, other)}
-    return tuple(end for end in lost_of_side(failures, side) if _cell_of(end, side) not in both)
-
-
-def _cell_of(end: Ended, side: Side) -> str:
-    """Return the name of a run's cell."""
-    return end.run.rpartition(f"_{side}_")[0]
+def _place(end: Ended) -> tuple[str, str]:
+    """Return the cell and the kernel of a run, by name. A machine's name may hold anything."""
+    cell, side, _ = end.run.rsplit("_", 2)
+    return cell, side
 
 
 @dataclass
@@ -187,8 +186,8 @@ class Conductor:
         """
         plan, more, until = self.study.plan, dict[str, Failure](), math.inf
         for later in range(seed + 1, max(plan.study.seeds) + 1):
-            ends = tuple({**failures, **more}.values())
-            lost = [lost_alone(ends, side) for side in (PATCHED, BASELINE)]
+            so_far = self._so_far({**failures, **more})
+            lost = [so_far.lost_alone(side) for side in (PATCHED, BASELINE)]
             once = [alone[0].run for alone in lost if len(alone) < FEWEST_LOST and alone]
             cells = [run.cell for run in plan.runs if run.id in once and run.seed == seed]
             if len(lost[0]) >= FEWEST_LOST or not cells:

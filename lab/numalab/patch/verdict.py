@@ -21,7 +21,6 @@ from numalab.patch.experiment import (
     FEWEST_LOST,
     DecidedCandidate,
     ExperimentOutcome,
-    lost_alone,
 )
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.standard import BASELINE, PATCHED
@@ -79,7 +78,7 @@ class MeasureChange:
 
 @dataclass(frozen=True)
 class LostRuns:
-    """Runs of one kernel (`side`) that failed in cells in which no run of the other one failed."""
+    """Runs that one kernel (`side`) lost in cells in which the other one only finished runs."""
 
     side: Side
     runs: tuple[str, ...]
@@ -250,12 +249,12 @@ def _tested(outcome: ExperimentOutcome) -> set[tuple[Cell, str]]:
 
 
 def lost_of(outcome: ExperimentOutcome) -> LostRuns | None:
-    """Return the lost runs of one kernel in cells in which the other one lost none.
+    """Return the lost runs of one kernel in cells in which the other one only finished runs.
 
     Those of the patched kernel go first. None for fewer than `FEWEST_LOST`, which may be chance.
     """
-    for side in (PATCHED, BASELINE) if outcome.runs else (PATCHED,):
-        ends = lost_alone(outcome.failures, side)
+    for side in (PATCHED, BASELINE):
+        ends = outcome.lost_alone(side)
         if len(ends) >= FEWEST_LOST:
             runs = tuple(end.run for end in ends)
             return LostRuns(side, runs, ends[0].error.partition("\n")[0])

@@ -13,7 +13,7 @@ import pytest
 from numalab.campaign import run_task as module
 from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Task
-from numalab.errors import GuestLost, HostError, LossCause, WorkloadFailed
+from numalab.errors import GuestLost, HostError, LossCause, UserError, WorkloadFailed
 from numalab.guest.run import Outcome
 from numalab.results.manifest import RunStatus
 from numalab.results.reader import load_manifest
@@ -59,6 +59,19 @@ def test_whose_fault_it_is(
     left = load_manifest(task.results.failed(task.run.id))
     assert left.status is status
     assert left.cause == (error.cause if isinstance(error, GuestLost) else None)
+
+
+@pytest.mark.parametrize(
+    ("error", "by_lab"),
+    [
+        (UserError("this plug-in failed"), True),
+        (RuntimeError("a bug"), True),
+        (GuestLost("it panicked"), False),
+        (WorkloadFailed("it exited with 1"), False),
+    ],
+)
+def test_a_bug_is_not_the_fault_of_a_kernel(task: Task, error: Exception, by_lab: bool) -> None:
+    assert run_task(task, lambda _: None, boot=boot_that(error)).by_lab is by_lab
 
 
 def test_what_a_lost_guest_left_is_named_where_it_lies_at_last(task: Task) -> None:

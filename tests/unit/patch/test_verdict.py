@@ -6,11 +6,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
+from numalab.errors import LabError, UserError
 from numalab.hunt.compare.outcomes import Suspicion
 from numalab.hunt.finding import Finding
 from numalab.measure import Direction, Measure
@@ -53,7 +55,7 @@ from numalab.patch.warned import one_sided, reports_of
 from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
 from numalab.report.formats.annotations import render_code_quality, render_github
 from numalab.results.layout import Results
-from numalab.results.plan import Cell
+from numalab.results.plan import Cell, planned_run
 from numalab.results.reader import StoredRun
 from numalab.statistics.sequential import FreshDecision, FreshSample
 from numalab.statistics.summary import Values
@@ -74,6 +76,15 @@ def runs(before: Sequence[float], after: Sequence[float], **about: str) -> list[
         for variant, values in ((BASELINE, before), (PATCHED, after))
         for seed, value in enumerate(values, 1)
     ]
+
+
+def on(machine: str, stored: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return runs as those of another machine."""
+    return [
+        replace(run, manifest=run.manifest.but(topology=machine, run=planned_run(
+            Cell(machine, "w"), run.manifest.variant, run.manifest.seed).id))
+        for run in stored
+    ]  # fmt: skip
 
 
 def candidate(stored: Sequence[StoredRun]) -> Candidate:
@@ -245,30 +256,56 @@ def test_regression_gives_exit_code_1_and_improvement_0() -> None:
     assert (better.word, better.exit_code) == ("improved", 0)
 
 
-def lost(*names: str) -> ExperimentOutcome:
-    """Return an experiment of which only these runs began, and failed."""
+def lost(*names: str, finished: Sequence[StoredRun] = (), **how: Any) -> ExperimentOutcome:
+    """Return an experiment of which these runs failed."""
     failures = tuple(
-        Failure("s", Results(Path("/nowhere")), Ended(name, 1.0, "the guest's kernel panicked"))
+        Failure("s", Results(Path("/nowhere")), Ended(name, 1.0, "the guest was lost", **how))
         for name in names
     )
-    return ExperimentOutcome((), 4, (), failures, time_over=False)
+    return ExperimentOutcome(tuple(finished), 4, (), failures, time_over=False)
+
+
+LOST_TWICE = ("ring-2_w_patched_1", "ring-2_w_patched_2")
 
 
 def test_two_lost_runs_of_the_patched_kernel_are_a_regression() -> None:
-    twice = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2"))
+    finished = runs([10], [])
+    twice = lost_of(lost(*LOST_TWICE, finished=finished))
     assert twice is not None
     assert word_of((), twice, HuntOutcome(), share=0.0) == "regressed"
-    assert lost_of(lost("ring-2_w_patched_1")) is None
-    alone = lost_of(lost("ring-2_w_baseline_1", "ring-2_w_baseline_2"))
-    assert alone is None, "the patched kernel has no run either"
-    assert lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-2_w_baseline_1")) is None
-    elsewhere = lost_of(lost("ring-2_w_patched_1", "ring-2_w_patched_2", "ring-4_w_baseline_1"))
+    assert lost_of(lost("ring-2_w_patched_1", finished=finished)) is None
+    assert lost_of(lost(*LOST_TWICE, "ring-2_w_baseline_2", finished=finished)) is None
+    elsewhere = lost_of(lost(*LOST_TWICE, "ring-4_w_baseline_1", finished=finished))
     assert elsewhere == twice, "only runs of the same cell count"
+
+
+def test_runs_are_lost_alone_only_where_the_other_kernel_finished_one() -> None:
+    away = on("ring-4", runs([10], [10]))
+    for finished in ([], away, runs([], [10])):
+        assert lost_of(lost(*LOST_TWICE, finished=finished)) is None
+    alone = lost("ring-2_w_baseline_1", "ring-2_w_baseline_2", finished=away)
+    assert lost_of(alone) is None, "the patched kernel has no run either"
+
+
+@pytest.mark.parametrize("code", [UserError.exit_code, LabError.exit_code])
+def test_an_error_of_a_plug_in_or_of_numalab_is_no_loss_of_a_kernel(code: int) -> None:
+    failed = lost(*LOST_TWICE, finished=runs([10], []), exit_code=code)
+    assert lost_of(failed) is None
+    assert failed.gave_up, "more runs would fail, too"
+
+
+def test_the_name_of_a_machine_decides_no_side() -> None:
+    cell = Cell("my_patched_box", "w")
+    finished = on(cell.topology, runs([], [10]))
+    names = [planned_run(cell, BASELINE, seed).id for seed in (1, 2)]
+    ended = lost_of(lost(*names, finished=finished))
+    assert ended is not None and ended.side == BASELINE
 
 
 def test_one_lost_run_of_the_patched_kernel_hides_no_losses_of_the_baseline() -> None:
     baseline = tuple(f"ring-4_w_baseline_{seed}" for seed in (1, 2, 3))
-    both = replace(lost("ring-2_w_patched_1", *baseline), runs=tuple(runs([10], [10])))
+    finished = [*runs([10], []), *on("ring-4", runs([], [10]))]
+    both = lost("ring-2_w_patched_1", *baseline, finished=finished)
     ended = lost_of(both)
     assert ended is not None
     assert (ended.side, ended.runs) == ("baseline", baseline)
@@ -306,15 +343,11 @@ def test_a_verdict_says_why_it_is_open() -> None:
 
 
 def test_two_lost_runs_of_the_baseline_alone_are_an_improvement() -> None:
-    failures = tuple(
-        Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_baseline_{seed}", 1.0, "panicked"))
-        for seed in (1, 2)
-    )
-    finished = runs([], [10, 11])
-    lost = lost_of(ExperimentOutcome(tuple(finished), 4, (), failures, time_over=False))
-    assert lost is not None
-    assert word_of((), lost, HuntOutcome(), share=0.0) == "improved"
-    assert lost_text(lost) == (
+    names = ("ring-2_w_baseline_1", "ring-2_w_baseline_2")
+    twice = lost_of(lost(*names, finished=runs([], [10, 11])))
+    assert twice is not None
+    assert word_of((), twice, HuntOutcome(), share=0.0) == "improved"
+    assert lost_text(twice) == (
         "2 runs of the baseline failed, none of the patched kernel in the same cells"
     )
 
