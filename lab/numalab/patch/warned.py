@@ -1,7 +1,7 @@
 """What only one of two kernels reports in its log."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -40,18 +40,29 @@ def reports_of(outcome: ExperimentOutcome) -> tuple[KernelReport, ...]:
 
 
 def one_sided(outcome: ExperimentOutcome) -> tuple[KernelReport, ...]:
-    """Return the reports of one kernel alone, in any number of runs."""
+    """Return the reports of one kernel alone, in any number of runs.
+
+    Only cells count in which the other kernel finished as many runs, or enough of them.
+    """
     runs = {side: [run for run in outcome.runs if run.manifest.variant == side]
             for side in get_args(Side)}  # fmt: skip
-    counts = {side: Counter(name for run in of for name in run.manifest.kernel_reports)
-              for side, of in runs.items()}  # fmt: skip
     return tuple(
-        KernelReport(side, name, count, len(runs[side]), _first(runs[side], name))
+        report
         for side, other in zip(get_args(Side), reversed(get_args(Side)), strict=True)
-        for name, count in counts[side].items()
-        if name not in counts[other] and len(runs[other]) >= min(count, FEWEST_LOST)
+        for report in _reports(side, runs[side], runs[other])
     )
 
 
-def _first(runs: Sequence[StoredRun], name: str) -> str:
-    return next(run.id for run in runs if name in run.manifest.kernel_reports)
+def _reports(
+    side: Side, runs: Sequence[StoredRun], of_other: Sequence[StoredRun]
+) -> Iterator[KernelReport]:
+    finished = Counter(run.cell for run in of_other)
+    of_both = {name for run in of_other for name in run.manifest.kernel_reports}
+    names = dict.fromkeys(name for run in runs for name in run.manifest.kernel_reports)
+    for name in (name for name in names if name not in of_both):
+        warned = [run for run in runs if name in run.manifest.kernel_reports]
+        often = Counter(run.cell for run in warned)
+        cells = {cell for cell in finished if finished[cell] >= min(often[cell], FEWEST_LOST)}
+        if first := next((run.id for run in warned if run.cell in cells), ""):
+            count = sum(run.cell in cells for run in runs)
+            yield KernelReport(side, name, sum(often[cell] for cell in cells), count, first)

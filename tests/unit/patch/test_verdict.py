@@ -455,6 +455,19 @@ def test_a_warning_in_one_run_may_be_chance() -> None:
     assert not reports_of(warned([""], ["W", "W"])), "one run of the baseline is not enough"
 
 
+def test_a_warning_counts_only_where_the_other_kernel_ran() -> None:
+    """The baseline lost its runs where the patched kernel finished with a warning."""
+    lockups = on("ring-4", warned([], ["soft lockup"] * 2).runs)
+    clean = warned([""] * 3, [""] * 3)
+    assert not one_sided(replace(clean, runs=(*clean.runs, *lockups)))
+    rest = on("ring-4", warned([""] * 2, []).runs)
+    both = replace(clean, runs=(*clean.runs, *lockups, *rest))
+    assert [str(report) for report in reports_of(both)] == [
+        "soft lockup in 2 of 5 runs of the patched kernel, none of the baseline"
+    ]
+    assert not one_sided(replace(both, runs=both.runs[:-1])), "one run there is not enough"
+
+
 def test_less_cpu_time_in_a_fixed_time_is_no_improvement() -> None:
     (run,) = runs([10], [])
     (measure,) = run.measures.values()
