@@ -149,10 +149,11 @@ def _is_worse(before: Sequence[float], after: Sequence[float], *, invariant: boo
     """Return whether fresh boots show that the second side is worse.
 
     An invariant has the limit 0, and no boot of a sound kernel violates it: two of them are enough.
+    Nothing is shown where more than one boot of the baseline has no value.
     """
+    if len(before) < LOOKS[0] - 1 or not after:
+        return False
     if invariant:
         return sum(value > 0 for value in after) >= 2 and not any(before)
-    if not (before and after):
-        return False
     decision = decide([FreshSample(before, after)], LEVEL / ATTEMPTS)[0]
     return decision.shown and sum(after) / len(after) >= APART * sum(before) / len(before)

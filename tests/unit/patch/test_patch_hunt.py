@@ -12,6 +12,7 @@ from numalab.hunt.finding import Finding
 from numalab.hunt.outcome import Hunt
 from numalab.patch import hunting
 from numalab.patch.hunting import PatchHunt
+from numalab.statistics.sequential import LOOKS
 
 
 def suspected(prop: str) -> Suspicion:
@@ -29,3 +30,14 @@ def test_lost_guests_are_kept_when_the_time_is_over(monkeypatch: pytest.MonkeyPa
     hunt = PatchHunt(nothing, nothing, nothing, crew, Path("/nowhere"), lambda _: None)
     outcome = hunt.run(time.monotonic() + 60)
     assert (outcome.losses, outcome.may_fail) == ((loss,), True)
+
+
+@pytest.mark.parametrize(
+    ("missing", "violated", "confirmed"),
+    [(0, 2, True), (1, 2, True), (0, 1, False), (2, 2, False), (LOOKS[0], 2, False)],
+)
+def test_an_invariant_is_not_confirmed_without_values_of_the_baseline(
+    missing: int, violated: int, confirmed: bool
+) -> None:
+    before, after = [0.0] * (LOOKS[0] - missing), [1.0] * violated
+    assert hunting._is_worse(before, after, invariant=True) is confirmed
