@@ -22,6 +22,12 @@ from numalab.source.series import Series
 _OPTION = re.compile(r"^(?:menu)?config[ \t]+(\w+)", re.MULTILINE)
 _COMPILED = (".c", ".h", ".S")
 _TEXTS = (".rst", ".txt", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
+# What no kernel is built from; kbuild runs objtool, resolve_btfids and bpftool.
+_BESIDE = re.compile(
+    r"(Documentation|LICENSES|samples|scripts/(coccinelle|gdb)"
+    r"|tools/(?!(arch|bpf|build|include|lib|objtool|scripts)/)[^/]+)/"
+    r"|scripts/(checkpatch|get_maintainer)|\.(mailmap|clang-format|editorconfig)$"
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,8 @@ def _uncounted(
     Its image differs then. Options that the patch adds to Kconfig are of its own lines only.
     """
     names = {name for change in changes for name in (change.old, change.new) if name}
-    rest = sorted(name for name in names if not name.endswith((*_COMPILED, *_TEXTS)))
+    names = {name for name in names if not name.endswith((*_COMPILED, *_TEXTS))}
+    rest = sorted(name for name in names if not _BESIDE.match(name))
     files = [change for change in changes if "Kconfig" in (change.new or "")]
     new, old = (
         {name for text in texts for name in _OPTION.findall(text)}

@@ -598,3 +598,27 @@ def test_an_option_that_the_patch_adds_is_of_its_own_lines_only(tmp_path: Path) 
     assert prepare._uncounted([change], off, own) == ()
     more = kernel("CONFIG_A=y\nCONFIG_B=y\nCONFIG_C=y\n")
     assert prepare._uncounted([change], off, more)[0].startswith("init/Kconfig may change code")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_counted"),
+    [
+        ("tools/testing/selftests/sched/Makefile", True),
+        ("tools/testing/selftests/sched/run.sh", True),
+        ("tools/perf/Build", True),
+        ("tools/objtool/Makefile", False),
+        ("tools/Makefile", False),
+        ("samples/bpf/Makefile", True),
+        ("Documentation/Makefile", True),
+        ("scripts/checkpatch.pl", True),
+        ("scripts/link-vmlinux.sh", False),
+        (".mailmap", True),
+        ("kernel/sched/.mailmap.c_shipped", False),
+    ],
+)
+def test_what_no_kernel_is_built_from_changes_no_code(name: str, is_counted: bool) -> None:
+    before, after = (
+        BuiltKernel("k", Path(), "6.12", None, "", "k", (), "", 0, "", image) for image in "ab"
+    )
+    change = FileChange(name, name, "", "", ())
+    assert (prepare._uncounted([change], before, after) == ()) is is_counted
