@@ -269,7 +269,7 @@ def _judged(
     hunted: HuntOutcome,
 ) -> PatchVerdict:
     """Return the verdict on what ran."""
-    changes, lost = changes_of(outcome), lost_of(outcome)
+    changes, lost = changes_of(outcome, verdict.mode), lost_of(outcome)
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
     ran = {run.cell for run in outcome.runs}
     reachable = len(study.plan.cells) - len(outcome.unreached)

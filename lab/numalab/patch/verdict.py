@@ -157,15 +157,19 @@ class PatchVerdict:
         return tuple(change for change in self.changes if change.went == kind)
 
 
-def changes_of(outcome: ExperimentOutcome) -> tuple[MeasureChange, ...]:
-    """Return the shown changes of an experiment that are large enough, by kind and size."""
-    changes = [change for decided in outcome.decided if (change := _change(decided)) is not None]
+def changes_of(outcome: ExperimentOutcome, mode: str) -> tuple[MeasureChange, ...]:
+    """Return the shown changes of an experiment that are large enough, by kind and size.
+
+    All times are simulated, except in mode kvm.
+    """
+    shown = (_change(decided, simulated=mode != "kvm") for decided in outcome.decided)
+    changes = [change for change in shown if change is not None]
     return tuple(
         sorted(changes, key=lambda change: (_WORST_FIRST.index(change.went), change.p_value))
     )
 
 
-def _change(decided: DecidedCandidate) -> MeasureChange | None:
+def _change(decided: DecidedCandidate, *, simulated: bool) -> MeasureChange | None:
     info, cell = decided.candidate.info, decided.candidate.cell
     comparison = compare(decided.sample)
     before, after, difference = comparison.before, comparison.after, comparison.difference
@@ -188,7 +192,7 @@ def _change(decided: DecidedCandidate) -> MeasureChange | None:
         comparison.change,
         decided.decision.p_value,
         min(before.n, after.n),
-        info.kind is not MeasureKind.PLACEMENT,
+        simulated and info.kind is not MeasureKind.PLACEMENT,
     )
 
 

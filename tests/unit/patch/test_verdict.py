@@ -107,7 +107,7 @@ def outcome(stored: Sequence[StoredRun], *, shown: bool = True) -> ExperimentOut
 
 def verdict(stored: Sequence[StoredRun], **changes: object) -> PatchVerdict:
     """Return the verdict on an experiment with these runs."""
-    changes_shown = changes_of(outcome(stored)) if stored else ()
+    changes_shown = changes_of(outcome(stored), "icount") if stored else ()
     word = word_of(changes_shown, None, HuntOutcome(), share=1.0)
     whole = PatchVerdict(
         "x", ("sched/fair: Do it",), "debian-6.12", "debian-6.12+x", "6.12.1", "icount", word,
@@ -246,8 +246,17 @@ def test_direction_of_the_measure_decides(
 
 def test_only_what_fresh_runs_show_is_a_change() -> None:
     stored = runs([10, 11, 9, 10], [40, 41, 39, 42])
-    assert [change.went for change in changes_of(outcome(stored))] == ["regressed"]
-    assert changes_of(outcome(stored, shown=False)) == ()
+    assert [change.went for change in changes_of(outcome(stored), "icount")] == ["regressed"]
+    assert changes_of(outcome(stored, shown=False), "icount") == ()
+
+
+def test_only_emulated_times_are_called_simulated() -> None:
+    decided = outcome(runs([10, 11, 9, 10], [40, 41, 39, 42], kind="timing"))
+    for mode, is_simulated in (("icount", True), ("timed", True), ("tcg", True), ("kvm", False)):
+        (change,) = changes_of(decided, mode)
+        assert change_line(change).startswith("  m*") is is_simulated
+        text = render_reply(verdict([], mode=mode, changes=(change,))).replace("\n", " ")
+        assert ("* times are simulated." in text) is is_simulated
 
 
 def test_regression_gives_exit_code_1_and_improvement_0() -> None:
