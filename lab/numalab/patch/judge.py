@@ -302,12 +302,14 @@ def _judged(
     )
     if hunted.failed:
         remarks.insert(0, f"the hunt ended early: {hunted.failed}")
-    cpus = {name: machine.cpu_count for name, machine in study.plan.topologies.items()}
+    machines = study.plan.topologies
+    cpus = {name: machine.cpu_count for name, machine in machines.items()}
+    arguments = dict(zip(machines, study.plan.study.topologies, strict=True))
     return replace(
         verdict,
         word=word,
         changes=changes,
-        cell_case=smallest_cell(changes, cpus, verdict.command),
+        cell_case=smallest_cell(changes, cpus, arguments, verdict.command),
         unchanged=unchanged,
         lost=lost,
         reports=reports,

@@ -96,18 +96,22 @@ class CellCase:
 
 
 def smallest_cell(
-    changes: Iterable[MeasureChange], cpus: Mapping[str, int], command: str
+    changes: Iterable[MeasureChange],
+    cpus: Mapping[str, int],
+    arguments: Mapping[str, str],
+    command: str,
 ) -> CellCase | None:
     """Return the regressed cell with the fewest CPUs, by machine; None without a regression.
 
-    Its command has the options of `command`, but for those that choose cells.
+    Its command has the options of `command`, but for those that choose cells. `arguments` of the
+    command, by machine, may be files.
     """
     regressed = [change for change in changes if change.went == "regressed"]
     if not regressed:
         return None
     smallest = min(regressed, key=lambda change: cpus[change.machine])
     machine, load = smallest.machine, smallest.load
-    words = f"--topologies {quote(machine)} --workloads {quote(load)}"
+    words = f"--topologies {quote(arguments[machine])} --workloads {quote(load)}"
     return CellCase(machine, load, cpus[machine], f"{_OF_CELLS.sub('', command)} {words}")
 
 

@@ -79,13 +79,18 @@ def test_a_default_without_effect_is_explained(
     )
 
 
+def plan_of(*cells: Cell) -> SimpleNamespace:
+    """Return a plan of cells whose machines nothing reads."""
+    return SimpleNamespace(cells=cells, topologies={}, study=SimpleNamespace(topologies=()))
+
+
 def test_cells_without_a_run_are_counted_apart() -> None:
     runs = tuple(
         stored_run(stored_manifest(run=f"ring-2_w_{side}_1", variant=side, seed=1), 1.0)
         for side in (BASELINE, PATCHED)
     )
     cells = (runs[0].cell, Cell("mesh-8", "w"))
-    plan = SimpleNamespace(cells=cells, topologies={})
+    plan = plan_of(*cells)
     outcome = ExperimentOutcome(runs, 1, (), (), time_over=True)
     before = PatchVerdict("x", (), "k", "k+x", "6.12", "icount", "undecided", cells=len(cells))
     study = cast(Any, SimpleNamespace(plan=plan))
@@ -98,7 +103,7 @@ def test_a_hunt_clears_no_patch_whose_runs_all_failed() -> None:
         Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_{side}_1", 1.0, "panicked"))
         for side in (BASELINE, PATCHED)
     )
-    study = cast(Any, SimpleNamespace(plan=SimpleNamespace(cells=(CELL,), topologies={})))
+    study = cast(Any, SimpleNamespace(plan=plan_of(CELL)))
     before = PatchVerdict("x", (), "k", "k+x", "6.12", "icount", "undecided", cells=1)
     hunted = HuntOutcome(machines=5)
     for failures, word in ((ends, "runs failed"), ((), "undecided")):

@@ -656,13 +656,17 @@ def test_the_smallest_cell_that_regressed_is_the_case_where_the_hunt_has_none() 
     change = verdict(runs([10, 11, 9, 10], [40, 41, 39, 42])).changes[0]
     changes = [replace(change, machine="ring-8"), change, replace(change, went="changed")]
     typed = "numalab patch x.mbox --topologies ring-8,ring-2 --workloads=w --reply m"
-    case = smallest_cell(changes, {"ring-8": 16, "ring-2": 4}, typed)
+    cpus, names = {"ring-8": 16, "ring-2": 4}, {"ring-8": "ring-8", "ring-2": "ring-2"}
+    case = smallest_cell(changes, cpus, names, typed)
     assert case is not None
     assert case.command == "numalab patch x.mbox --reply m --topologies ring-2 --workloads w"
     lines = render_verdict(verdict([], word="regressed", cell_case=case)).splitlines()
     assert "  w on ring-2 (4 CPUs), the smallest cell that regressed" in lines
     assert f"  repeat it: {case.command}" in lines
-    assert smallest_cell(changes[2:], {"ring-2": 4}, "") is None
+    assert smallest_cell(changes[2:], cpus, names, "") is None
+    file = smallest_cell(changes, cpus, {**names, "ring-2": "../my lab/ring-2.toml"}, typed)
+    assert file is not None
+    assert "--reply m --topologies '../my lab/ring-2.toml' --workloads w" in file.command
     mail = render_reply(verdict([], word="regressed", cell_case=case))
     assert f"(4 CPUs), w.\n\n  $ {case.command}\n" in mail
 
