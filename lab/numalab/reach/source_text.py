@@ -188,16 +188,17 @@ class SourceText:
         """Return the lines that the configuration leaves out, each with the condition."""
         excluded: dict[int, str] = {}
         stack: list[_Branch] = []
-        joined = ""
+        joined, first = "", 1
         for number, code in enumerate(self._code, 1):
             joined += code.rstrip("\\") if code.endswith("\\") else code
             if code.endswith("\\") and number not in self._macros:
                 continue
-            match, joined = _DIRECTIVE.match(joined), ""
+            match, lines = _DIRECTIVE.match(joined), range(first, number + 1)
+            joined, first = "", number + 1
             if match:
                 self._direct(stack, match[1], match[2].strip())
             elif out := next((part for part in stack if part.value is False), None):
-                excluded[number] = out.condition
+                excluded.update(dict.fromkeys(lines, out.condition))
         return excluded
 
     def _direct(self, stack: list[_Branch], word: str, rest: str) -> None:
@@ -221,18 +222,22 @@ class SourceText:
         options = dict.fromkeys(re.findall(r"\bCONFIG_(\w+)", text))
         if len(options) == 1 and re.fullmatch(r"[!\w\s()]+", text):
             name = next(iter(options))
-            return f"CONFIG_{name} is {'set' if self._is_set(name) else 'not set'}"
+            state = "a module" if self._config.get(name) == "m" else "not set"
+            return f"CONFIG_{name} is {'set' if self._is_defined(name) else state}"
         state = "true" if value else "false"
         return f"#if {' '.join(text.split())[:100]} is {state}"
 
-    def _is_set(self, name: str) -> bool:
-        return self._config.get(name, "n") != "n"
+    def _is_defined(self, name: str) -> bool:
+        """Whether the macro of an option is defined; that of a module ends with _MODULE."""
+        option = name.removesuffix("_MODULE")
+        of_module = option != name and self._config.get(option) == "m"
+        return of_module or self._config.get(name, "n") not in ("n", "m")
 
     def _evaluate(self, text: str) -> bool | None:
         tokens = _TOKEN.findall(text)
         if len(tokens) > _MAX_TOKENS:
             return None
-        parser = _Condition(tokens, self._is_set)
+        parser = _Condition(tokens, self._is_defined)
         value = parser.either()
         return value if not parser.tokens else None
 
@@ -240,9 +245,9 @@ class SourceText:
 class _Condition:
     """A preprocessor condition with three values: true, false and unknown (None)."""
 
-    def __init__(self, tokens: list[str], is_set: Callable[[str], bool]) -> None:
+    def __init__(self, tokens: list[str], is_defined: Callable[[str], bool]) -> None:
         self.tokens = tokens[::-1]
-        self._is_set = is_set
+        self._is_defined = is_defined
 
     def either(self) -> bool | None:
         value = self._both()
@@ -269,14 +274,20 @@ class _Condition:
             return None
         word = self.tokens.pop()
         if word in ("defined", "IS_ENABLED", "IS_BUILTIN"):
-            is_open = self._take("(")
-            name = self.tokens.pop() if self.tokens else ""
-            if is_open:
-                self._take(")")
-            return self._is_set(name[7:]) if name.startswith("CONFIG_") else _predefined(name)
+            return self._macro(or_module=word == "IS_ENABLED")
         if word in ("0", "1"):
             return word == "1"
         return None
+
+    def _macro(self, *, or_module: bool) -> bool | None:
+        is_open = self._take("(")
+        name = self.tokens.pop() if self.tokens else ""
+        if is_open:
+            self._take(")")
+        if not name.startswith("CONFIG_"):
+            return _predefined(name)
+        option = name.removeprefix("CONFIG_")
+        return self._is_defined(option) or (or_module and self._is_defined(f"{option}_MODULE"))
 
     def _take(self, token: str) -> bool:
         if self.tokens and self.tokens[-1] == token:
@@ -295,7 +306,7 @@ def _blanked(match: "re.Match[str]") -> str:
     """Return a comment as blanks, a string as it is without its text; lines stay lines."""
     text = match[0]
     if text[0] in "\"'":
-        return text[0] + text[0]
+        return text[0] + "\\\n" * text.count("\n") + text[0]
     return "".join("\n" if char == "\n" else " " for char in text)
 
 

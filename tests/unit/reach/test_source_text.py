@@ -61,6 +61,44 @@ def test_reason(line: int, reason: str, out: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("directive", "value", "reason"),
+    [
+        ("ifdef CONFIG_A", "m", "CONFIG_A is a module"),
+        ("if defined(CONFIG_A)", "m", "CONFIG_A is a module"),
+        ("if IS_BUILTIN(CONFIG_A)", "m", "CONFIG_A is a module"),
+        ("if IS_ENABLED(CONFIG_A)", "m", None),
+        ("if !IS_ENABLED(CONFIG_A)", "m", "CONFIG_A is a module"),
+        ("ifndef CONFIG_A", "m", None),
+        ("ifdef CONFIG_A_MODULE", "m", None),
+        ("ifndef CONFIG_A_MODULE", "m", "CONFIG_A_MODULE is set"),
+        ("ifdef CONFIG_A_MODULE", "y", "CONFIG_A_MODULE is not set"),
+        ("ifdef CONFIG_A", "y", None),
+        ("ifdef CONFIG_A", "300", None),
+        ("if IS_BUILTIN(CONFIG_A)", "y", None),
+        ("if IS_ENABLED(CONFIG_A)", "y", None),
+        ("ifndef CONFIG_A", "y", "CONFIG_A is set"),
+    ],
+)
+def test_a_module_is_not_part_of_the_kernel(directive: str, value: str, reason: str | None) -> None:
+    why = SourceText(f"#{directive}\nint a;\n#endif\n", {"A": value}).reason(2)
+    assert (why.text if why.compiled_out else None) == reason
+
+
+@pytest.mark.parametrize("begin", ["", "#define TEXT \\\n"])
+def test_a_string_of_two_lines_has_two_lines(begin: str) -> None:
+    source, last = SourceText(f'{begin}"x\\\ny"\n/* comment */\nint b;\n', {}), 4 + bool(begin)
+    assert [source.code(at) for at in (last - 1, last)] == ["", "int b;"]
+    assert source.reason(last - 1).text == "comment"
+    assert source.reason(last - 2) == source.reason(last - 3), "a macro goes on, too"
+
+
+def test_both_lines_of_a_string_are_left_out() -> None:
+    source = SourceText('#ifdef CONFIG_A\nchar *a = "x\\\ny";\n#endif\nint b;\n', {})
+    out = [source.reason(line).compiled_out for line in range(1, 6)]
+    assert out == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
     ("line", "rest"),
     [(20, (21, 22)), (21, (20, 22)), (25, (24,)), (24, (25,)), (28, (27,)), (29, ()), (30, ())],
 )
