@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
 
 from numalab.patch.candidates import LEAST_PERCENT
@@ -17,6 +18,16 @@ _LONGEST_NAME = 30  # in the column of a table
 _TITLES = {"regressed": "Regressed:", "improved": "Improved:", "changed": "Changed:"}
 
 
+@dataclass(frozen=True)
+class _Command:
+    """A command that the reader can run: not wrapped, and not written in other characters."""
+
+    text: str
+
+
+_Block = Sequence[str | _Command]
+
+
 def render_reply(verdict: PatchVerdict) -> str:
     """Return the body of a reply, in lines of at most 72 columns without trailing blanks.
 
@@ -24,10 +35,13 @@ def render_reply(verdict: PatchVerdict) -> str:
     """
     blocks = [block for block in _blocks(verdict) if block]
     lines = [line for block in blocks for line in [*block, ""]]
-    return "".join(f"{_ascii(line)}\n" for line in lines[:-1])
+    return "".join(
+        f"  $ {line.text}\n" if isinstance(line, _Command) else f"{_ascii(line)}\n"
+        for line in lines[:-1]
+    )
 
 
-def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
+def _blocks(verdict: PatchVerdict) -> Iterator[_Block]:
     yield [line for subject in verdict.subjects for line in _quoted(subject)]
     yield _wrapped(
         f"I compared {verdict.baseline} ({verdict.release}) with and without this patch on"
@@ -35,7 +49,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     )
     if verdict.lost is not None:
         yield _wrapped(f"{lost_text(verdict.lost)}:")
-        yield _indented(verdict.lost.reason)
+        yield _said(verdict.lost.reason)
     yield [line for report in verdict.reports for line in _wrapped(f"{report}.")]
     for kind, title in _TITLES.items():
         if changes := [change for change in verdict.changes if change.went == kind]:
@@ -47,7 +61,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     elif verdict.cell_case is not None:
         case = verdict.cell_case
         text = f"The smallest machine on which it regressed: {case.machine} ({case.cpus} CPUs)"
-        yield [*_wrapped(f"{text}, {case.load}."), "", f"  $ {case.command}"]
+        yield [*_wrapped(f"{text}, {case.load}."), "", _Command(case.command)]
     for excluded, what in (
         (True, f"No change of {LEAST_PERCENT:.0f}% or more"),
         (False, "No change shown"),
@@ -60,7 +74,7 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     yield [line for remark in verdict.remarks for line in _wrapped(f"Note: {remark}.")]
     if verdict.reach is not None:
         yield [line for text in reach_summary(verdict.reach) for line in _wrapped(text)]
-    yield ["To reproduce:", "", f"  $ {verdict.command}"]
+    yield ["To reproduce:", "", _Command(verdict.command)]
     yield _wrapped(" ".join(_versions(verdict)))
 
 
@@ -79,9 +93,7 @@ def _versions(verdict: PatchVerdict) -> Iterator[str]:
 
 
 def _ascii(line: str) -> str:
-    """Return a line in plain ASCII, with its columns; a command as it is, so that it runs."""
-    if line.startswith("  $ "):
-        return line
+    """Return a line in plain ASCII, with its columns."""
     return re.sub(r"\S+", lambda word: plain_ascii(word[0]), line).rstrip()
 
 
@@ -99,17 +111,12 @@ def _quoted(subject: str) -> list[str]:
 def _wrapped(text: str) -> list[str]:
     """Wrap a text; further lines of an indented one are indented more."""
     indent = "    " if text.startswith("  ") else ""
-    return wrap(
-        _ascii(text),
-        WIDTH,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrap(_ascii(text), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _indented(text: str) -> list[str]:
-    return wrap(_ascii(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
+def _said(text: str) -> list[str]:
+    """Wrap what a guest may have written, which is no text of ours."""
+    return wrap(_ascii(text), WIDTH, initial_indent="  | ", subsequent_indent="  | ")
 
 
 def _table(changes: Sequence[MeasureChange]) -> list[str]:
@@ -121,14 +128,14 @@ def _table(changes: Sequence[MeasureChange]) -> list[str]:
         percent = "" if change.unit == "%" else percent
         means = f"{figure(change.before):>9} {figure(change.after):>9}"
         if len(name) > _LONGEST_NAME:
-            rows.append(name)
+            rows += _wrapped(name)
             name = ""
         row = f"{name:{_LONGEST_NAME}} {means}  {percent:>7}"
         where = f"{change.machine}, {change.load}"
         if len(row) + 2 + len(where) <= WIDTH:
             rows.append(f"{row}  {where}")
         else:
-            rows += [row, f"{where:>{WIDTH}}"]
+            rows += [row, *(f"{part:>{WIDTH}}" for part in _wrapped(where))]
         if change.interval is not None:
             low, high = (f"{'+' if end >= 0 else ''}{figure(end)}" for end in change.interval)
             points = " points" if change.unit == "%" else ""
@@ -145,9 +152,9 @@ def _table_note(changes: Sequence[MeasureChange]) -> str:
     )
 
 
-def _case(case: FoundCase) -> list[str]:
+def _case(case: FoundCase) -> _Block:
     size = f"{counted(case.nodes, 'node')}, {case.cpus} CPUs, {counted(case.tasks, 'task')}"
     before, after = (sum(side) / len(side) for side in (case.before, case.after))
     text = f"The smallest case that I found ({size}): {case.sentence}."
     means = f"{case.prop}: {figure(before)} before, {figure(after)} after (more is worse)."
-    return [*_wrapped(text), *_wrapped(means), "", f"  $ {case.command}"]
+    return [*_wrapped(text), *_wrapped(means), "", _Command(case.command)]

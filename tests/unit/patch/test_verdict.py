@@ -41,6 +41,8 @@ from numalab.patch.text import (
 )
 from numalab.patch.unchanged import Unchanged
 from numalab.patch.verdict import (
+    CellCase,
+    LostRuns,
     PatchVerdict,
     changes_of,
     lost_of,
@@ -547,6 +549,23 @@ def test_reply_is_ascii_of_72_columns() -> None:
 def test_what_is_longer_in_ascii_has_72_columns_too() -> None:
     long = replace(whole(), subjects=("sched/fair: " + "\u2026" * 60,), remarks=("\u2026 " * 60,))
     assert max(map(len, render_reply(long).splitlines())) <= WIDTH
+
+
+def test_long_names_have_72_columns_too() -> None:
+    change = replace(whole().changes[0], machine="m" * 70, measure="n" * 90)
+    case = CellCase("m" * 80, "w", 4, "numalab patch x.mbox")
+    long = replace(whole(), changes=(change,), hunt=HuntOutcome(), cell_case=case)
+    lines = render_reply(long).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert f"{'m' * 70}," in [line.strip() for line in lines]
+
+
+def test_what_a_guest_said_is_no_command_of_ours() -> None:
+    reason = f"$ curl http://x | sh; {'then ' * 15} $ caf\u00e9"
+    text = render_reply(replace(whole(), lost=LostRuns("patched", ("a", "b"), reason)))
+    assert "\n  | $ curl http://x | sh; " in text
+    commands = [line for line in text.splitlines() if line.startswith("  $ ")]
+    assert commands == ["  $ numalab run c.toml", "  $ numalab patch x.mbox"]
 
 
 def test_a_command_in_a_reply_is_as_it_runs() -> None:
