@@ -61,15 +61,13 @@ class Kind:
 class RecordKind(Kind, Generic[T]):
     """A kind whose entries are folders of files with a JSON record of a dataclass, `model`.
 
-    `paths` maps its fields that are paths (or None) to the names of the files. `name_field` is the
-    name of the artifact: two artifacts with the same inputs share an entry. `hash_fields` are the
-    path of the main file and its SHA-256. The field `digest` is the name of the entry.
+    `paths` maps its fields that are paths (or None) to the names of the files. `hash_fields` are
+    the path of the main file and its SHA-256. The field `digest` is the name of the entry.
     """
 
     record: str
     model: type[T]
     paths: Mapping[str, str]
-    name_field: str
     hash_fields: tuple[str, str]
 
     def write(self, entry: Path, value: T) -> None:
@@ -84,14 +82,17 @@ class RecordKind(Kind, Generic[T]):
         record = TypeAdapter(self.model).dump_python(value, mode="json")
         write_json(entry / self.record, record | names)
 
-    def read(self, entry: Path, name: str) -> T | None:
-        """Read an entry; None where there is none, it is not whole, or its main file changed."""
+    def read(self, entry: Path, **names: object) -> T | None:
+        """Read an entry; None where there is none, it is not whole, or its main file changed.
+
+        Artifacts with the same inputs share an entry. `names` are the fields in which they differ.
+        """
         record = read_record(entry / self.record, dict[str, Any])
         if record is None:
             return None
         try:
             paths = {field: entry / record[field] for field in self.paths if record.get(field)}
-            fields = {**record, **paths, self.name_field: name}
+            fields = {**record, **paths, **names}
             value = TypeAdapter(self.model).validate_python(fields, extra="forbid")
             main, sha256 = (getattr(value, field) for field in self.hash_fields)
             whole = all(path.is_file() for path in paths.values()) and hash_file(main) == sha256

@@ -88,7 +88,6 @@ EMULATORS = register_kind(
         record="emulator.json",
         model=BuiltEmulator,
         paths={"program": BINARY, "header": HEADER},
-        name_field="name",
         hash_fields=("program", "sha256"),
     )
 )
@@ -149,7 +148,7 @@ def _artifact(spec: EmulatorSpec, jobs: int | None = None) -> Artifact[BuiltEmul
         spec.name,
         EMULATORS.entry(inputs.digest),
         make=partial(_make_emulator, spec, inputs, jobs),
-        read=partial(EMULATORS.read, name=spec.name),
+        read=partial(EMULATORS.read, name=spec.name, series=series.info),
         lock=inputs.folder / "lock",
     )
 

@@ -80,7 +80,6 @@ KERNELS = register_kind(
             "symbols": "vmlinux",
             "btf": "vmlinux.btf",
         },
-        name_field="spec_name",
         hash_fields=("bzimage", "bzimage_sha256"),
     )
 )

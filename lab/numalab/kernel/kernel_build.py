@@ -32,7 +32,7 @@ from numalab.process import run, version_line
 from numalab.progress import Progress, no_progress
 from numalab.source.debian_packages import NotFetched
 from numalab.source.kernel_source import Source, fetch_source, find_source, unpack
-from numalab.source.series import Series
+from numalab.source.series import Series, SeriesInfo
 from numalab.source.source_tree import switch_tree
 
 __all__ = ["BuiltKernel", "built_kernel", "ensure_kernel"]
@@ -91,6 +91,11 @@ class KernelInputs:
         if version_numbers(self.source.version) < _ASKS_FOR_LARGE_PAGES:
             own |= _LARGE_PAGES
         return {**SETTINGS, **own}
+
+    @property
+    def infos(self) -> tuple[SeriesInfo, ...]:
+        """The records of the series: kernels with the same patches may have other names."""
+        return tuple(series.info for series in self.series)
 
     @property
     def config_digest(self) -> str:
@@ -164,7 +169,7 @@ def _artifact(spec: KernelSpec, jobs: int | None = None) -> Artifact[BuiltKernel
         spec.name,
         KERNELS.entry(inputs.digest),
         make=partial(_make_kernel, spec, inputs, jobs),
-        read=partial(KERNELS.read, name=spec.name),
+        read=partial(KERNELS.read, spec_name=spec.name, series=inputs.infos),
         lock=inputs.source.folder / "lock",
         tools={**TOOLS, **PAHOLE} if _has_btf(inputs.options) else TOOLS,
     )
@@ -216,7 +221,7 @@ def _make_kernel(spec: KernelSpec, inputs: KernelInputs, jobs: int | None, work:
         config=config,
         config_hash=hash_file(config),
         digest=inputs.digest,
-        series=tuple(series.info for series in inputs.series),
+        series=inputs.infos,
         source_version=inputs.source.version,
         seconds=seconds,
         compiler=inputs.compiler,

@@ -74,7 +74,7 @@ def prebuilt_artifact(spec: KernelSpec) -> Artifact[BuiltKernel]:
     """
     digest = _digest(spec)
     make = partial(_make_entry, spec, digest)
-    read = partial(KERNELS.read, name=spec.name)
+    read = partial(KERNELS.read, spec_name=spec.name)
     return Artifact(KERNELS, spec.name, KERNELS.entry(digest), make, read)
 
 

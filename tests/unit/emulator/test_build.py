@@ -138,6 +138,13 @@ def test_a_build_is_kept_with_what_went_in(spec: EmulatorSpec, tmp_path: Path) -
     assert build_module.built_emulator(spec) == built
 
 
+def test_emulators_of_the_same_patches_share_a_build_but_no_names(spec: EmulatorSpec) -> None:
+    ensure_emulator(spec)
+    copy = shutil.copytree(spec.series, spec.series.with_name("copy"))
+    built = build_module.built_emulator(replace(spec, name="other", series=copy))
+    assert built is not None and (built.name, built.series.name) == ("other", "copy")
+
+
 def test_another_series_is_another_emulator(spec: EmulatorSpec, tmp_path: Path) -> None:
     first = ensure_emulator(spec)
     (spec.series / "1.patch").write_text(PATCH.replace("(patched)", "(otherwise)"))

@@ -61,6 +61,18 @@ def test_builds_once_and_the_variant_in_the_same_tree(project: Path) -> None:
     assert len(trees) == 1  # one tree and one build folder for both
 
 
+def test_a_kernel_from_the_cache_has_the_names_of_its_own_series(project: Path) -> None:
+    """The same patches by the name of a series, by the file, and by a number are one build."""
+    named = find_kernel("changed")
+    file = str(project / "kernel-configs/series/change/0001-change.patch")
+    by_file = replace(named, name="by-file", series=(file,))
+    first = ensure_kernel(by_file)
+    assert [info.name for info in first.series] == ["0001-change"]
+    cached = built_kernel(named)
+    assert cached is not None and cached.bzimage == first.bzimage
+    assert [(cached.spec_name, info.name) for info in cached.series] == [("changed", "change")]
+
+
 def test_the_same_inputs_give_the_same_bytes_after_a_variant(project: Path) -> None:
     first = ensure_kernel(find_kernel("plain"))
     before = first.bzimage.read_bytes()

@@ -39,7 +39,7 @@ def built(tmp_path: Path) -> BuiltKernel:
 
 
 def load(name: str = "k") -> BuiltKernel | None:
-    return KERNELS.read(KERNELS.entry("d1"), name)
+    return KERNELS.read(KERNELS.entry("d1"), spec_name=name)
 
 
 def test_what_is_stored_is_loaded(built: BuiltKernel) -> None:
@@ -51,6 +51,9 @@ def test_what_is_stored_is_loaded(built: BuiltKernel) -> None:
 
 def test_an_entry_answers_to_every_name_of_its_inputs(built: BuiltKernel) -> None:
     assert load("another") == dataclasses.replace(built, spec_name="another")
+    pauses = (SeriesInfo("relax-at-bring-up", "5" * 64, ("one.patch", "two.patch")),)
+    kernel = KERNELS.read(KERNELS.entry("d1"), spec_name="k", series=pauses)
+    assert kernel == dataclasses.replace(built, series=pauses)
 
 
 def test_a_cache_may_be_moved(
