@@ -24,14 +24,21 @@ _CUT_HERE = b"[numalab: cut here, the guest printed too much]\n"
 _STAMP = r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)?"
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing")
 _PANIC_END = re.compile(r"---\[ end Kernel panic")
-# First lines of kernel error reports (lib/bug.c, arch/x86/kernel/dumpstack.c,
-# kernel/watchdog.c, kernel/rcu/tree_stall.h, mm/oom_kill.c in Linux 6.12).
+# First lines of error reports in Linux 6.12 and 7.3: kernel/panic.c, lib/bug.c, lib/ubsan.c,
+# kernel/locking/lockdep.c, kernel/watchdog.c, kernel/rcu/tree_stall.h, kernel/hung_task.c,
+# arch/x86/kernel/dumpstack.c.
+_REPORTS = (
+    r"WARNING: |BUG: |kernel BUG at |INFO: .{0,99}(?:stall|blocked)|Oops|general protection|UBSAN"
+    r"|Watchdog detected hard LOCKUP"
+)
+_REPORT = re.compile(_REPORTS)
+# Also what ends a guest or a task: kernel/panic.c, drivers/tty/sysrq.c, mm/oom_kill.c. A subsystem
+# such as `watchdog: CPU0: ` may come first.
 _TROUBLE = re.compile(
     _STAMP
-    + r"(?:Kernel panic - not syncing|BUG: |Oops:|sysrq: Trigger a crash|general protection fault"
-    + r"|kernel BUG at |watchdog: BUG: soft lockup|watchdog: Watchdog detected hard LOCKUP"
-    + r"|rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls?|INFO: task .* blocked for"
-    + r"|Out of memory: Killed process|WARNING: CPU)"
+    + r"(?:[\w ]{1,40}: ){0,2}(?:"
+    + _REPORTS
+    + r"|Kernel panic - not syncing|sysrq: Trigger a crash|Out of memory: Killed process)"
 )
 
 
@@ -78,8 +85,13 @@ def is_panic_end(line: str) -> bool:
     return _PANIC_END.search(line) is not None
 
 
+def is_report(text: str) -> bool:
+    """Return whether a text holds the first line of an error report of the kernel."""
+    return _REPORT.search(text) is not None
+
+
 def is_trouble(line: str) -> bool:
-    """Return whether a line of the kernel log begins an error report."""
+    """Return whether a line of the kernel log begins an error report, a panic or an OOM kill."""
     return _TROUBLE.search(line) is not None
 
 

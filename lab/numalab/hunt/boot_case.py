@@ -14,6 +14,7 @@ from numalab.campaign.check import check_topology, predicted
 from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, UserError
 from numalab.files import left_by_guest
+from numalab.guest.console import is_report
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, RemarkKind, run_guest
 from numalab.guest.watch import Limits
@@ -47,7 +48,6 @@ from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
 from numalab.recording.events import describe_lacking, lacking_fields
 from numalab.results.guest_output import guest_text_if_any, read_guest_view
-from numalab.results.kernel_log import is_report
 from numalab.run_dir import RunDir
 from numalab.scheduler.in_guest import (
     SchedulerInGuest,

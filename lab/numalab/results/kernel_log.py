@@ -2,20 +2,12 @@
 
 import re
 
-from numalab.guest.console import printable
+from numalab.guest.console import is_report, printable
 
 _MOST = 20
-# First lines of reports: lib/bug.c, kernel/locking/lockdep.c, kernel/watchdog.c,
-# kernel/rcu/tree_stall.h, kernel/hung_task.c, arch/x86/kernel/dumpstack.c, lib/ubsan.c.
-_REPORT = re.compile(r"WARNING: |BUG: |INFO: .*(?:stall|blocked)|Oops|general protection|UBSAN")
 _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
-_WARNING = re.compile(r"WARNING: .* at (?:.* )?([\w.]+)\+0x")
+_WARNING = re.compile(r"WARNING: (?:.* )?at (?:.* )?([\w.]+)\+0x")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
-
-
-def is_report(line: str) -> bool:
-    """Return whether a line of a kernel log begins an error report."""
-    return _REPORT.search(line) is not None
 
 
 def report_names(log: str) -> tuple[str, ...]:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from numalab.errors import LossCause
 from numalab.guest import console
-from numalab.guest.console import Beat, Follower, excerpt, is_panic, parse_beat
+from numalab.guest.console import (
+    Beat,
+    Follower,
+    excerpt,
+    is_panic,
+    is_report,
+    is_trouble,
+    parse_beat,
+)
 from numalab.guest.watch import Limits, Watchdog
 from numalab.qemu.ending import Ending, Loss
 
@@ -118,6 +126,38 @@ def test_only_the_kernel_panics() -> None:
     assert is_panic(PANIC[2])
     assert is_panic("Kernel panic - not syncing: early")
     assert not is_panic("[    1.0] echo Kernel panic - not syncing")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING: CPU: 1 PID: 41 at kernel/sched/fair.c:4711 enqueue_task_fair+0x12/0x300",
+        "WARNING: kernel/sched/fair.c:4711 at enqueue_task_fair+0x12/0x300, CPU#1: hog/41",  # 7.3
+        "WARNING: at enqueue_task_fair+0x12/0x300, CPU#1: kworker/1:1/41",
+        "WARNING: possible circular locking dependency detected",
+        "WARNING: suspicious RCU usage",
+        "UBSAN: array-index-out-of-bounds in kernel/sched/topology.c:10:2",
+        "kernel BUG at kernel/sched/core.c:12!",
+        "Oops: general protection fault, probably for non-canonical address: 0000 [#1] SMP",
+        "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [hog:31]",
+        "watchdog: Watchdog detected hard LOCKUP on cpu 0",
+        "watchdog: CPU0: Watchdog detected hard LOCKUP on cpu 0",  # 7.3
+        "rcu: INFO: rcu_preempt self-detected stall on CPU",
+        "INFO: task hog:41 blocked for more than 120 seconds.",
+        "INFO: task hog:41 blocked in I/O wait for more than 120 seconds.",  # 7.3
+    ],
+)
+def test_an_error_report_is_noticed(line: str) -> None:
+    assert is_report(line)
+    for stamp in ("", "[    3.141592] ", "[    3.141592][   T12] ", "<4>[    3.1] "):
+        assert is_trouble(stamp + line)
+    assert not is_trouble(f"[    3.1] sh[41] says {line}")
+
+
+def test_what_ends_a_guest_is_trouble_and_no_report_of_a_defect() -> None:
+    for line in (*PANIC[1:3], "[    2.1] Out of memory: Killed process 80 (tail)"):
+        assert is_trouble(line) and not is_report(line)
+    assert not is_trouble("[    2.1] rcu: Tasks-RCU CPU stall warnings timeout set to 600000")
 
 
 def make_watchdog() -> Watchdog:

@@ -17,6 +17,14 @@ from numalab.results.kernel_log import report_names
             "WARNING at pick.isra.0()",
         ),
         (
+            "[ 2.0] WARNING: kernel/sched/fair.c:4711 at task_numa_work+0x62/0x93, CPU#1: hog/41",
+            "WARNING at task_numa_work()",
+        ),
+        (
+            "[ 2.0] WARNING: at task_numa_work+0x62/0x93, CPU#1: kworker/1:1/41",
+            "WARNING at task_numa_work()",
+        ),
+        (
             "WARNING: possible circular locking dependency detected",
             "WARNING: possible circular locking dependency detected",
         ),
