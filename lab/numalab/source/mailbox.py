@@ -23,7 +23,8 @@ _ENCODINGS = ("quoted-printable", "base64")
 _BEGIN = re.compile(
     rb"^From \S[^\n]{1,200}?\d\d:\d\d:\d\d \d{4}[^\n]*\n(?=[A-Za-z-]+:)", re.MULTILINE
 )
-_TAG = re.compile(r"\[([^][]*)\]")
+_TAG = re.compile(r"\[([^][]*(?:patch|\brfc)[^][]*)\]", re.IGNORECASE)
+_VERSION = re.compile(r"(?:\b|_|patch|patchset|rfc)v(\d+)\b", re.IGNORECASE)
 _DIFF = re.compile(r"^(?:diff --git |--- \S+.*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -50,9 +51,10 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     """Return the patches of a mailbox in the order in which they are to be applied.
 
     Messages without a diff (cover letters) and answers are left out, and all but the newest version
-    of a series. The order is that of the numbers in "[PATCH 2/5]", else that of the mailbox. A text
-    is the message's subject and its decoded body, with undecodable bytes as surrogates. Raises
-    PatchError for too many messages.
+    of a series. Where some are tagged "[PATCH]" or "[RFC]", all without a tag are left out, such as
+    "[tip: sched/core]", which say that a patch was merged. The order is that of the numbers in
+    "[PATCH 2/5]", else that of the mailbox. A text is the message's subject and its decoded body,
+    with undecodable bytes as surrogates. Raises PatchError for too many messages.
     """
     data = with_line_feeds(data)
     lines = list(_BEGIN.finditer(data))
@@ -64,6 +66,8 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
         subject, body = _decode(data[line.end() : end])
         if _DIFF.search(body) and not re.match(r"(?i)\s*(re|aw|fwd?):", subject):
             patches.append((_rank(subject), f"Subject: {subject}\n\n{body}"))
+    if any(rank.is_tagged for rank, _ in patches):
+        patches = [(rank, text) for rank, text in patches if rank.is_tagged]
     newest = max((rank.version for rank, _ in patches), default=1)
     chosen = [(rank, text) for rank, text in patches if rank.version == newest]
     if len(lines) > 1:
@@ -139,18 +143,23 @@ def unfold(raw: str) -> str:
 
 
 class _Rank(NamedTuple):
-    """What a subject such as "[PATCH v2 3/5] x" counts; `total` is 0 without a number."""
+    """What a subject such as "[PATCH v2 3/5] x" counts; `total` is 0 without a number.
 
+    It `is_tagged` as a patch that is proposed.
+    """
+
+    is_tagged: bool
     version: int
     number: int | None
     total: int
 
 
 def _rank(subject: str) -> _Rank:
-    words = next((tag for tag in _TAG.findall(subject) if "patch" in tag.lower()), "")
-    version = re.search(r"\bv(\d+)\b", words, re.IGNORECASE)
+    words = max(_TAG.findall(subject), key=lambda tag: "patch" in tag.lower(), default="")
+    version = _VERSION.search(words)
     number = re.search(r"\b(\d{1,6})/(\d{1,6})\b", words)
     return _Rank(
+        bool(words),
         int(version[1]) if version else 1,
         int(number[1]) if number else None,
         int(number[2]) if number else 0,

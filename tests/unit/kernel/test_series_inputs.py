@@ -57,6 +57,30 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tmp_path: Path) -> Non
     assert load_series(of_dos).info.digest == series.info.digest
 
 
+@pytest.mark.parametrize(
+    "tag",
+    ["PATCH v2", "PATCHv2", "PATCH V2", "RFC PATCHv2", "PATCH_v2", "PATCH-v2", "RFC v2", "RFCv2",
+     "PATCHSETv2", "RFC] [PATCH v2"],
+)  # fmt: skip
+def test_only_the_newest_version_of_a_patch_is_applied(tag: str) -> None:
+    box = mail(1, "[PATCH 1/1] a", diff("a", "b")) + mail(2, f"[{tag} 1/1] a", diff("a", "c"))
+    (patch,) = split_mailbox(box.encode())
+    assert "+c\n" in patch
+
+
+def test_a_tag_that_looks_like_a_version_is_none() -> None:
+    box = mail(1, "[PATCH v4l-utils] a", diff("a", "b")) + mail(2, "[PATCH] b", diff("b", "c"))
+    assert len(split_mailbox(box.encode())) == 2
+
+
+def test_mails_that_say_that_a_patch_was_merged_are_no_patches() -> None:
+    """tip-bot2 answers with the commit and its diff, and with a subject of its own."""
+    merged = mail(2, "[tip: sched/core] a", diff("a", "b"))
+    (patch,) = split_mailbox((mail(1, "[PATCH] a", diff("a", "b")) + merged).encode())
+    assert patch.startswith("Subject: [PATCH] a\n")
+    assert len(split_mailbox(merged.encode())) == 1, "where nothing else is there"
+
+
 def test_a_mailbox_that_lacks_patches_of_its_newest_version_is_refused(tmp_path: Path) -> None:
     box = tmp_path / "thread.mbx"
     older = mail(1, "[PATCH 1/2] a", diff("a", "b")) + mail(2, "[PATCH 2/2] b", diff("b", "c"))
