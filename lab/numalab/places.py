@@ -84,10 +84,11 @@ def own_input(path: Path) -> Path:
 
     What is in no lab folder is checked as a lab folder would be.
     """
-    whole = path.absolute()
-    if whole.is_relative_to(shipped_dir()) or not os.path.lexists(path):
+    if not os.path.lexists(path) or _is_shipped(path):
         return path
-    kinds = [folder.absolute() / kind for folder in lab_folders() for kind in BELIEVED]
+    whole = _normal(path)
+    folders = [_normal(folder) for folder in lab_folders() if folder != shipped_dir()]
+    kinds = [folder / kind for folder in folders for kind in BELIEVED]
     return _own(path, next((kind.parent for kind in kinds if whole.is_relative_to(kind)), path))
 
 
@@ -156,11 +157,21 @@ def _own(path: Path, folder: Path) -> Path:
 
     Who can change what came with numalab can change its code.
     """
-    if folder != shipped_dir() or path.parent.name == PLUGINS:
+    shipped = folder == shipped_dir() and _is_shipped(path)
+    if not shipped or path.parent.name == PLUGINS:
         require_own(path, folder)
         for below in sorted(path.rglob("*")) if path.is_dir() else ():
             require_own(below, folder)
     return path
+
+
+def _is_shipped(path: Path) -> bool:
+    """Tell whether the way to a path, links and `..` followed, is within what came with numalab."""
+    bases = {shipped_dir(), _target(shipped_dir())}
+    return all(
+        any(part in base.parents or part.is_relative_to(base) for base in bases)
+        for part, _ in _parts(path.absolute())
+    )
 
 
 def _no_results(path: Path, variable: str) -> Path:
@@ -240,6 +251,10 @@ def require_own(path: Path, folder: Path) -> None:
                 f"If you trust it, copy it to a folder of your own",
                 file=path,
             )
+
+
+def _normal(path: Path) -> Path:
+    return Path(os.path.normpath(path.absolute()))
 
 
 def _target(path: Path) -> Path:

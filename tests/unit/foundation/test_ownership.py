@@ -214,6 +214,75 @@ def test_the_current_folder_makes_no_other_file_a_part_of_it(
     assert own_input(shipped_dir() / "workloads" / "bound-hogs")
 
 
+@pytest.fixture
+def shipped(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What came with numalab, with a study."""
+    folder = lab / "checkout"
+    monkeypatch.setattr("numalab.places.shipped_dir", lambda: folder)
+    (folder / "studies").mkdir(parents=True)
+    (folder / "studies" / "mine.toml").touch(0o644)
+    for path in (folder, folder / "studies"):
+        path.chmod(0o755)
+    return folder
+
+
+def test_what_came_with_numalab_is_believed_by_every_way_within(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shipped / "studies" / "link.toml").symlink_to("../studies/mine.toml")
+    for part in (shipped, shipped / "studies", shipped / "studies" / "mine.toml"):
+        part.chmod(0o777)  # a group may own a checkout
+    monkeypatch.chdir(shipped / "studies")
+    for path in ("mine.toml", "../studies/mine.toml", "link.toml", f"{shipped}/studies/mine.toml"):
+        assert own_input(Path(path)) == Path(path)
+    assert find_study("mine") == shipped / "studies" / "mine.toml"
+
+
+@pytest.mark.parametrize("weak", ["", "file.toml"])
+def test_a_way_that_leaves_what_came_with_numalab_is_checked(
+    shipped: Path, tmp_path: Path, weak: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`..` and links make a path begin with the checkout's and lead out of it."""
+    file = tmp_path / "file.toml"
+    file.touch(0o644)
+    (shipped / "studies" / "link.toml").symlink_to(file)
+    (shipped / "studies" / "away").symlink_to(tmp_path)
+    (tmp_path / "back.toml").symlink_to(shipped / "studies" / "mine.toml")
+    monkeypatch.chdir(shipped)
+    up = Path(*[".."] * (len(shipped.parts) - 1), *file.parts[1:])
+    ways = [file, up, shipped / up, shipped / "studies" / ".." / up, shipped / "studies/link.toml",
+            shipped / "studies/away/file.toml", shipped / "studies/away/../file.toml"]  # fmt: skip
+    (tmp_path.parent / "file.toml").unlink(missing_ok=True)
+    (tmp_path.parent / "file.toml").symlink_to(file)
+    for way in ways:
+        assert own_input(way) == way, "nobody else can change it"
+    (tmp_path / weak).chmod(0o777)
+    for way in ways:
+        with pytest.raises(UserError, match="every user may write to"):
+            own_input(way)
+    for name in ("link", "away/file", f"../{up.with_suffix('')}"):
+        with pytest.raises(UserError, match="every user may write to"):
+            find_study(name)
+    if not weak:
+        with pytest.raises(UserError, match="every user may write to"):
+            own_input(tmp_path / "back.toml")
+
+
+def test_a_lab_folder_is_the_same_by_every_spelling(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a lab folder no folder may be sticky; elsewhere those above the file may be."""
+    study = lab / "studies" / "below" / "mine.toml"
+    study.parent.mkdir(parents=True, mode=0o755)
+    study.touch(0o644)
+    study.parent.parent.chmod(0o1777)
+    for home in (lab, lab / "plugins" / ".."):
+        monkeypatch.setenv("NUMALAB_HOME", str(home))
+        for way in (study, lab / "plugins" / ".." / study.relative_to(lab)):
+            with pytest.raises(UserError, match="every user may write to"):
+                own_input(way)
+
+
 @pytest.mark.parametrize("variable", ["NUMALAB_HOME", "NUMALAB_PATH"])
 def test_a_folder_of_results_is_never_a_lab_folder(
     lab: Path, variable: str, monkeypatch: pytest.MonkeyPatch
