@@ -9,6 +9,7 @@ from numalab.guest.console import Beat, Phase, is_panic, is_panic_end, is_troubl
 from numalab.qemu.ending import Loss
 
 _KEPT_LINES = 400
+_PANIC_LINES = 200  # of these, from a panic on
 _MOST_TROUBLES = 5
 _PANIC_SECONDS = 3.0
 _MOST = 3600.0
@@ -54,6 +55,7 @@ class Watchdog:
         self._started = self._last_sign = started
         self._panicked: float | None = None
         self._panic_over = False
+        self._panic_lines = 0
         self.phase: Phase | None = None
         self.uptime = 0.0
         self.status: int | None = None
@@ -78,7 +80,9 @@ class Watchdog:
             self._panicked, self._panic_line = now, printable(line)
         if len(self.troubles) < _MOST_TROUBLES and is_trouble(line):
             self.troubles.append(printable(line))
-        if self._panicked is None or len(self.kept) < _KEPT_LINES:
+        if self._panicked is not None:
+            self._panic_lines += 1
+        if self._panic_lines <= _PANIC_LINES:
             self.kept.append(line)
         if is_panic_end(line):
             self._panic_over = True

@@ -269,6 +269,15 @@ def test_a_flood_after_a_panic_does_not_push_it_out() -> None:
     assert PANIC[2] in dog.kept and len(dog.kept) <= 400
 
 
+@pytest.mark.parametrize("before", [0, 399, 400, 5000])
+def test_a_panic_is_kept_with_its_trace_after_any_number_of_lines(before: int) -> None:
+    dog = make_watchdog()
+    for line in ["[    1.0] all is well"] * before + PANIC[2:]:
+        dog.console(line, 1002)
+    assert excerpt(dog.kept).splitlines() == PANIC[2:]
+    assert len(dog.kept) == min(before + 3, 400)
+
+
 @pytest.mark.parametrize(
     ("ending", "cause"),
     [
