@@ -7,6 +7,7 @@ removed from the cache: the same package gives the same kernel.
 
 import hashlib
 import os
+import platform
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -30,6 +31,8 @@ _PACKAGE = re.compile(r"([a-z0-9][a-z0-9+.-]+)(?:/([a-z0-9][a-z0-9-]*))?")
 # The packages of a kernel or its source. Debian's metapackages depend on the real ones.
 _PARTS = re.compile(r"linux-(?:image|binary|modules|source|base-[0-9])-?[a-z0-9+.-]*")
 _MOST_PARTS = 8
+# What is added to a suite in a suite of its own.
+_ADDED = re.compile(r"[-/](?:updates|backports(?:-sloppy)?|proposed-updates)$")
 
 
 @dataclass(frozen=True)
@@ -174,15 +177,20 @@ def host_targets() -> list[tuple[str, str]]:
     return parse_targets(run([find_program("apt-get", "apt"), *words], check=False).stdout)
 
 
-def own_mirror(targets: list[tuple[str, str]]) -> Mirror | None:
+def own_mirror(targets: list[tuple[str, str]], codename: str = "") -> Mirror | None:
     """Return the host's Debian suite with its security fixes, None without one.
 
-    The shortest suite name is the suite itself: `bookworm`, and not `bookworm-updates`.
+    It is the one of the host's `codename` (os-release(5)), else the first in apt's order.
     """
-    plain = [(uri, suite) for uri, suite in targets if "-security" not in suite and "debian" in uri]
+    plain = [
+        (uri, suite, _ADDED.sub("", suite))
+        for uri, suite in targets
+        if "-security" not in suite and "debian" in uri
+    ]
     if not plain:
         return None
-    uri, suite = min(plain, key=lambda target: len(target[1]))
+    # `bookworm` itself comes before `bookworm-updates`, which may be on another mirror.
+    uri, _, suite = min(plain, key=lambda names: (names[2] != codename, names[1] != names[2]))
     security = {name: address for address, name in reversed(targets)}
     return Mirror(uri, suite, security=security.get(f"{suite}-security"))
 
@@ -191,13 +199,20 @@ def host_mirror() -> Mirror:
     """Return the Debian mirror of this host's apt. Raises HostError."""
     targets = host_targets()
     check_keyring()
-    mirror = own_mirror(targets)
+    mirror = own_mirror(targets, _codename())
     if mirror is None:
         raise HostError(
             "this host's apt has no Debian mirror to fetch kernel packages from",
             hint="name a tarball, a git tree or a package file as the source",
         )
     return mirror
+
+
+def _codename() -> str:
+    try:
+        return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    except OSError:
+        return ""
 
 
 def check_keyring() -> None:

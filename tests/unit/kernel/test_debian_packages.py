@@ -164,6 +164,28 @@ def test_a_kernel_source_that_changes_in_the_cache_is_not_built(mirror: Path) ->
     ensure_kernel(spec)
 
 
+@pytest.mark.parametrize(
+    ("suites", "codename", "suite"),
+    [
+        ("bookworm bookworm-updates bookworm-security sid", "bookworm", "bookworm"),
+        ("sid bookworm bookworm-security", "bookworm", "bookworm"),
+        ("sid bookworm-backports bookworm-proposed-updates", "bookworm", "bookworm"),
+        ("stable-updates stable sid", "bookworm", "stable"),
+        ("buster/updates buster", "", "buster"),
+        ("testing sid", "", "testing"),
+    ],
+)
+def test_the_suite_of_the_host_is_that_of_its_release(
+    suites: str, codename: str, suite: str
+) -> None:
+    targets = [(f"http://debian/{name}", name) for name in suites.split()]
+    mirror = own_mirror(targets, codename)
+    assert mirror is not None and mirror.suite == suite
+    if suite in suites.split():
+        assert mirror.uri == f"http://debian/{suite}"
+    assert (mirror.security is not None) == (f"{suite}-security" in suites)
+
+
 def test_the_host_is_asked_for_its_own_suite() -> None:
     lines = [
         "Extras|http://elsewhere/x|nodistro|main|amd64",
