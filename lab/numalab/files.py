@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -72,6 +73,17 @@ def make_dir(path: Path) -> None:
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot create {shown(path)}: {error.strerror}") from None
+
+
+def free_space(path: Path) -> float:
+    """Return the bytes that this user may still write to the file system of a path. Raises OSError.
+
+    Infinite where the file system has no size: ramfs, tmpfs with size=0, some of FUSE.
+    """
+    disk = os.statvfs(path)
+    if disk.f_blocks == 0:
+        return math.inf
+    return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
 
 
 def check_free(path: Path, option: str) -> None:

@@ -18,7 +18,7 @@ from numalab.campaign.measure import measure, salvage
 from numalab.campaign.task import Ended, Task, failed
 from numalab.capture.spec import render_events
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, WorkloadFailed
-from numalab.files import write_json
+from numalab.files import free_space, write_json
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
 from numalab.machine.model import DETERMINISTIC, Job, Machine
@@ -178,9 +178,7 @@ def _settle(task: Task, record: Manifest, final: str) -> None:
 def _host_failure(error: Exception, path: Path) -> str:
     """Return why the host could not take in the files of a guest; empty: the host is fine."""
     number = error.errno if isinstance(error, OSError) else None
-    disk = os.statvfs(path)
-    full = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize < _FULL
-    if number not in _OF_HOST and not full:
+    if number not in _OF_HOST and free_space(path) >= _FULL:
         return ""
     reason = os.strerror(number) if number in _OF_HOST else os.strerror(errno.ENOSPC)
     return f"cannot take in what the guest left in {path}: {reason}"

@@ -4,9 +4,9 @@
 """
 
 import grp
+import math
 import os
 import pwd
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from pathlib import Path
 from numalab.emulator.emulator_artifact import built_emulator, lacking_packages
 from numalab.emulator.emulator_specs import find_emulator
 from numalab.errors import HostError
+from numalab.files import free_space
 from numalab.guest.verdicts import (
     KVM_DEVICE,
     DeviceProblem,
@@ -316,9 +317,10 @@ def check_memory(needed: int = _NEEDED_MEMORY) -> Check:
 def check_disk(needed: int = _NEEDED_DISK) -> Check:
     """Check that the disk of the cache has `needed` bytes free."""
     path = cache_dir()
-    free = shutil.disk_usage(path).free
+    free = free_space(path)
     ok = free >= needed
-    finding = f"{format_size(free)} free at {path}"
+    amount = format_size(int(free)) if math.isfinite(free) else "an unknown amount"
+    finding = f"{amount} free at {path}"
     hint = "" if ok else "free some space, or set NUMALAB_CACHE to a larger disk: 10 GiB are needed"
     return Check("disk", ok, finding, hint)
 

@@ -1,6 +1,5 @@
 """Follow a running guest until it ends or is lost."""
 
-import os
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.errors import HostError
+from numalab.files import free_space
 from numalab.guest.console import LARGEST_FILE, Beat, Follower, parse_beat
 from numalab.guest.usage import waited_for_a_cpu
 from numalab.guest.watch import Limits, Watchdog
@@ -131,8 +131,7 @@ def _bound_files(pid: int) -> None:
 
 def _check_space(path: Path) -> None:
     """Raise HostError when the disk is full: QEMU silently drops output it cannot write."""
-    space = os.statvfs(path)
-    if (space.f_bfree if os.geteuid() == 0 else space.f_bavail) == 0:
+    if free_space(path) == 0:
         raise HostError(f"no space left for {path}", hint="free some space there")
 
 

@@ -20,7 +20,7 @@ from numalab.artifact.digest import digest_of, hash_file, remembered
 from numalab.artifact.kinds import Kind, entry_lock, record_title, register_kind
 from numalab.document import read_record
 from numalab.errors import HostError
-from numalab.files import create, replacing, write_json
+from numalab.files import create, free_space, replacing, write_json
 from numalab.guest.hold import turns_left
 from numalab.locks import locked
 from numalab.machine.memory import HeldMemory, read_blocks, write_blocks
@@ -151,7 +151,7 @@ def save_when_held(
     """
     cpus = machine.topology.cpu_count
     with suppress(HostError, OSError), locked(entry_lock(entry), wait=False):
-        if read_saved(entry) is not None or shutil.disk_usage(entry.parent).free < _FREE:
+        if read_saved(entry) is not None or free_space(entry.parent) < _FREE:
             return True
         missed = entry.with_name(f".{entry.name}.missed")
         if missed.exists() and time.time() - missed.stat().st_mtime < _PAUSE:

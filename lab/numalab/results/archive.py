@@ -16,7 +16,7 @@ from typing import IO
 import zstandard
 
 from numalab.errors import HostError, UserError, shown
-from numalab.files import make_dir, open_regular, reading, replacing
+from numalab.files import free_space, make_dir, open_regular, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.compact import write_compact
 from numalab.results.layout import (
@@ -229,7 +229,7 @@ def _unpack(
 ) -> None:
     """Unpack into the temporary `folder`; a message for a full disk names the `place` instead."""
     count = size = 0
-    free = shutil.disk_usage(folder).free
+    free = free_space(folder)
     with _opened(stream) as tar:
         while (member := _next(tar)) is not None:
             tar.members = []  # type: ignore[attr-defined]  # it keeps every member in memory

@@ -16,7 +16,7 @@ from typing import Literal
 from numalab.artifact.digest import digest_of
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
-from numalab.files import home_expanded, read_bounded, write_json, write_text
+from numalab.files import free_space, home_expanded, read_bounded, write_json, write_text
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, Completed, find_program, run
@@ -177,7 +177,7 @@ def _said(failed: CommandFailed) -> str:
 
 
 def _is_full(folder: Path, failed: CommandFailed) -> bool:
-    return _NO_SPACE in _said(failed) or shutil.disk_usage(folder).free < _FULL
+    return _NO_SPACE in _said(failed) or free_space(folder) < _FULL
 
 
 def _unwritten(folder: Path, path: Path, failed: CommandFailed) -> HostError:

@@ -90,8 +90,8 @@ def test_what_a_lost_guest_left_is_named_where_it_lies_at_last(task: Task) -> No
 def test_a_full_disk_is_the_hosts_whatever_the_reader_says(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = SimpleNamespace(f_bfree=0, f_bavail=0, f_frsize=4096)
-    monkeypatch.setattr("numalab.campaign.run_task.os.statvfs", lambda _: full)
+    full = SimpleNamespace(f_blocks=9, f_bfree=0, f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _: full)
     ended = run_task(
         task, lambda _: None, boot=boot_that(pl.exceptions.ComputeError("cannot write"))
     )

@@ -6,7 +6,6 @@ import tarfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -277,8 +276,7 @@ def test_a_long_name_of_an_honest_archive_is_only_refused(tmp_path: Path) -> Non
 
 
 def test_an_archive_larger_than_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nearly_full = SimpleNamespace(free=100)
-    monkeypatch.setattr("numalab.results.archive.shutil.disk_usage", lambda _: nearly_full)
+    monkeypatch.setattr("numalab.results.archive.free_space", lambda _: 100)
     archive = packed(tmp_path / "a.tar.zst", PLAN, (member("x"), b"y" * 200))
     target = tmp_path / "target"
     message = f"{target} has no space for the files of {archive}"

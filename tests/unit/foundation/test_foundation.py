@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from numalab.cpulist import format_cpulist, parse_cpulist, parse_cpumask
 from numalab.errors import HostError, UserError
-from numalab.files import read_json, replacing, write_json, write_text
+from numalab.files import free_space, read_json, replacing, write_json, write_text
 from numalab.places import find_input, list_inputs, project_dir, shipped_dir
 from numalab.process import CommandFailed, CommandTimedOut, find_program, run, run_logged
 from numalab.results.layout import Results
@@ -211,3 +211,8 @@ def test_inputs_of_the_current_folder_come_first_then_what_came_with_numalab(
     assert inputs["mesh-8.toml"] == shipped_dir() / "topologies/mesh-8.toml"
     assert find_input("topologies", "nothing.toml") is None
     assert project_dir() == tmp_path / "here"
+
+
+def test_a_file_system_without_a_size_has_space(tmp_path: Path) -> None:
+    assert free_space(Path("/proc")) == float("inf")
+    assert 0 < free_space(tmp_path) < float("inf")

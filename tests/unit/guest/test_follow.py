@@ -236,10 +236,22 @@ def test_what_floods_is_cut_and_counted(run_dir: RunDir, qemu: int) -> None:
     assert resource.prlimit(qemu, resource.RLIMIT_FSIZE)[0] == 4 * LARGEST_FILE
 
 
+def blocks(free: int, count: int = 99) -> SimpleNamespace:
+    """Make what statvfs(2) says of a disk whose last blocks are for root."""
+    return SimpleNamespace(f_blocks=count, f_bfree=free, f_bavail=0, f_frsize=4096)
+
+
+def test_a_file_system_without_a_size_is_never_full(
+    run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: blocks(free=0, count=0))
+    assert followed(FakeGuest([lambda: OFF], qemu), run_dir)
+
+
 def test_a_full_disk_is_an_error_of_the_host(
     run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bfree=0, f_bavail=0))
+    monkeypatch.setattr(os, "statvfs", lambda _: blocks(free=0))
     with pytest.raises(HostError, match="no space left for"):
         followed(FakeGuest([lambda: OFF], qemu), run_dir)
 
@@ -248,7 +260,7 @@ def test_a_full_disk_is_an_error_of_the_host(
 def test_the_last_blocks_of_a_disk_are_roots(
     run_dir: RunDir, qemu: int, monkeypatch: pytest.MonkeyPatch, user: int
 ) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bfree=9, f_bavail=0))
+    monkeypatch.setattr(os, "statvfs", lambda _: blocks(free=9))
     monkeypatch.setattr(os, "geteuid", lambda: user)
     refused = pytest.raises(HostError) if user else nullcontext()
     with refused:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -346,7 +344,7 @@ def test_a_full_disk_only_means_that_there_is_no_saved_guest(
 def test_nothing_is_saved_on_a_disk_that_is_almost_full(
     machine: Machine, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    monkeypatch.setattr("numalab.guest.saved_guest_artifact.free_space", lambda _: 1 << 30)
     guest = FakeGuest(True, True, True)
     assert save(machine, guest, run_dir)
     assert guest.did == []
