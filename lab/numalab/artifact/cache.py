@@ -56,17 +56,20 @@ def list_cache() -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda entry: -entry.last_use))
 
 
-def keep_newest(kind: Kind, most: int, title: str | None = None) -> None:
+def keep_newest(
+    kind: Kind, most: int, title: str | None = None, *, unused_for: float = 0.0
+) -> None:
     """Remove all but the `most` entries of a kind, or those with a title, that were used last.
 
-    Entries that cannot be read, or that are in use, are left.
+    Entries that cannot be read, that are in use or were used within `unused_for` seconds are left.
     """
     base, used = cache_dir(), []
+    latest = time.time_ns() - int(unused_for * 1e9)
     for path in cache_dir(*kind.folder.split("/")).glob("[!.]*"):
         with suppress(UserError, KeyError, TypeError, OSError, ValueError):
             if title is None or kind.title(path) == title:
                 used.append((path.stat().st_mtime_ns, path))
-    old = [path for _, path in sorted(used, reverse=True)[most:]]
+    old = [path for last, path in sorted(used, reverse=True)[most:] if last <= latest]
     open_paths = _open_paths(base) if old else frozenset()
     for path in old:
         if not _is_in_use(kind, path, open_paths):

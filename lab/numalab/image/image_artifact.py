@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from numalab.artifact.builder import Artifact, Work, build, cached, existing_file
-from numalab.artifact.cache import keep_newest
+from numalab.artifact.cache import HOUR, keep_newest
 from numalab.artifact.digest import hash_file, remembered
 from numalab.artifact.kinds import Kind, record_title, register_kind
 from numalab.artifact.program_artifact import compile_program, programs_digest
@@ -111,7 +111,8 @@ def _image_artifact(recipe: Recipe, packages: Path) -> Artifact[BuiltImage]:
         work.entry.mkdir(mode=0o755)
         installed = _pack_image(recipe, packages, digest, work.entry / _ROOT)
         write_json(work.entry / _RECORD, {"recipe": recipe.name, "packages": installed})
-        keep_newest(IMAGES, _MOST - 1, recipe.name)  # an overlay that changes makes one each time
+        # An overlay that changes makes one each time.
+        keep_newest(IMAGES, _MOST - 1, recipe.name, unused_for=HOUR)
 
     entry = IMAGES.entry(digest[:32])
     return Artifact(IMAGES, recipe.name, entry, make, partial(_read_image, recipe, digest))

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from numalab.artifact.cache import HOUR, Entry, choose_to_prune, list_cache, remove_entry
+from numalab.artifact.cache import (
+    HOUR,
+    Entry,
+    choose_to_prune,
+    keep_newest,
+    list_cache,
+    remove_entry,
+)
 from numalab.cli.inputs.cache import app
 from numalab.errors import UserError
 from numalab.files import write_json
+from numalab.image.image_artifact import IMAGES
 
 DAY = 24 * HOUR
 
@@ -108,6 +116,21 @@ def test_what_is_open_or_locked_is_in_use(cache: Path) -> None:
     assert used == {"boot", "tree", "kernel"}
     assert (cache / "kernel-trees/t1/source/Makefile").exists()
     assert not any(item.in_use for item in list_cache())
+
+
+@pytest.mark.parametrize(("unused_for", "left"), [(0.0, "45"), (HOUR, "345")])
+def test_only_the_newest_are_kept_and_what_was_used_within_the_hour(
+    cache: Path, unused_for: float, left: str
+) -> None:
+    for number in range(6):
+        folder = IMAGES.entry(str(number))
+        folder.mkdir()
+        write_json(folder / "image.json", {"recipe": "mine"})
+        then = time.time() - (5 - number) * 0.4 * HOUR
+        os.utime(folder, (then, then))
+    keep_newest(IMAGES, 2, "mine", unused_for=unused_for)
+    folders = {path.name for path in (cache / "images").glob("[!.]*")}
+    assert folders == {"i1", "packages", *left}, "other recipes stay"
 
 
 def test_pruning_removes_entries_and_leaves_the_lock_of_a_tree(cache: Path) -> None:

@@ -279,3 +279,14 @@ def test_images_of_a_recipe_that_were_used_longest_ago_go(recipe: Recipe, tmp_pa
         paths.append(ensure_image(with_overlay(recipe, overlay)).path)
         os.utime(paths[-1].parent, (number, number))
     assert [path.exists() for path in paths] == [True, False, False, *[True] * 5]
+
+
+def test_images_that_were_used_within_the_hour_stay(recipe: Recipe, tmp_path: Path) -> None:
+    """A study has read their paths and may not have booted them yet."""
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    paths = [ensure_image(recipe).path]
+    for number in range(7):
+        (overlay / "file").write_text(str(number), encoding="utf-8")
+        paths.append(ensure_image(with_overlay(recipe, overlay)).path)
+    assert all(path.exists() for path in paths)
