@@ -1164,21 +1164,25 @@ static void end_tasks(int load)
 }
 
 /* NUMA balancing scans from the beginning and often, so that seconds show what minutes would. */
-static void hurry_scans(void)
+static void tune_scans(const char *name, long number)
 {
 	static const char *const places[] = { /* since 5.13, and before */
 		"/sys/kernel/debug/sched/numa_balancing/", "/proc/sys/kernel/numa_balancing_",
 	};
-	char path[96];
+	char path[96], text[16];
 
+	snprintf(text, sizeof(text), "%ld", number);
 	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%sscan_delay_ms", places[i]);
-		put(path, "50");
-		snprintf(path, sizeof(path), "%sscan_period_min_ms", places[i]);
-		put(path, "100");
-		snprintf(path, sizeof(path), "%sscan_period_max_ms", places[i]);
-		put(path, "1000");
+		snprintf(path, sizeof(path), "%sscan_%s", places[i], name);
+		put(path, text);
 	}
+}
+
+static void hurry_scans(void)
+{
+	tune_scans("delay_ms", 50);
+	tune_scans("period_min_ms", 100);
+	tune_scans("period_max_ms", 1000);
 }
 
 /*
@@ -1278,6 +1282,7 @@ static void run_load(char *text, int load)
 	part_count = event_count = pid_count = task_count = group_count = 0;
 	load_number = load;
 	load_ms = 0;
+	scan_mib = 256;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));
 	make_lock();
@@ -1288,6 +1293,7 @@ static void run_load(char *text, int load)
 	qsort(events, event_count, sizeof(*events), by_time);
 	admitted_before = uses(SCHED_DEADLINE) ? sum_admitted() : 0;
 	balance_numa();
+	tune_scans("size_mb", scan_mib);
 	go_first(uses(SCHED_FIFO) || uses(SCHED_RR));
 	tell_cpus(load, "first");
 	for (int place = 0; place < part_count; place++)

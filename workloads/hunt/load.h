@@ -2,7 +2,8 @@
 /*
  * LOADS are separated by `|`, the parts of a load by `;`, the words of a part by spaces:
  *
- *   time ms=N                             how long it takes (first part)
+ *   time ms=N scan=                       how long it takes (first part); NUMA balancing scans SCAN MiB of a
+ *                                         process at once (256)
  *   hog n= start= cpus= nice= later=      busy loops in registers; yield=1: yields each 200 us
  *   sleeper ... run= sleep=               work RUN us, sleep SLEEP us
  *   waker ... run= sleep= burst= wakee= over=
@@ -96,7 +97,7 @@ static struct group groups[MOST_GROUPS];
 static struct event events[MOST_EVENTS];
 static int part_count, event_count, group_count;
 static int load_number;
-static long load_ms;
+static long load_ms, scan_mib;
 static char cpuset_from[128];
 
 static struct event *add_event(long ms, int what, int cpu, const char *cpus)
@@ -279,10 +280,11 @@ static void parse_part(char *text)
 	if (!count)
 		return;
 	if (!strcmp(words[0], "time")) {
-		allow(words, " ms ");
+		allow(words, " ms scan ");
 		if (load_ms)
 			die("a load has time only once");
 		load_ms = parse_number("ms", value(words, "ms", NULL), 10, 600000);
+		scan_mib = number(words, "scan", 256, 1, 256);
 		return;
 	}
 	if (!strcmp(words[0], "hotplug")) {

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.hunt.generate import changes, memory, policies
+from numalab.hunt.generate.cases import draw_case
 from numalab.hunt.generate.draw import everywhere
 from numalab.hunt.generate.families import FAMILIES, draw_loads, first_families
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import reset_forkers
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.generate.mutate import combined, varied
+from numalab.hunt.loads.kinds import load_kinds
 from numalab.hunt.loads.load import CHANNELS, KINDS, POLICIES, Load
 from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.places import shipped_dir
@@ -92,7 +94,7 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         ("hog n=3 cpus=", "cpus= names no CPU"),
         ("hog n=3 cpus=0 n=2", "has a word twice"),
         ("hog n=3 cpus=0 yield=yes", r"yield=yes \(valid: 0, 1\)"),
-        ("time ms=100 bogus=3;hog n=1 cpus=0", r"time has no bogus= \(valid: ms\)"),
+        ("time ms=100 bogus=3;hog n=1 cpus=0", r"time has no bogus= .valid: ms, scan."),
         ("hog n=1 cpus=0;hotplug cpu=1 off=900 on=100", "comes back at 100 ms, before it goes"),
         ("hog n=1 cpus=0;change at=1 part=0 into=b", "no group is called 'b'"),
         (
@@ -434,3 +436,20 @@ def test_memory_that_stays_on_a_full_node_is_used_from_elsewhere() -> None:
         hogs, *users = load.parts
         assert hogs.kind == "hog" and hogs.count >= len(hogs.cpus)
         assert all(user.bound and not set(user.start) & set(hogs.cpus) for user in users)
+
+
+def test_some_memory_is_scanned_in_pieces_and_the_text_says_so() -> None:
+    drawn_loads = [load for n in range(60) for load in draw_case(1, n).loads]
+    in_pieces = [load for load in drawn_loads if load.scan_mib]
+    assert in_pieces
+    for load in in_pieces:
+        assert any(part.kind == "memory" and part.mib > load.scan_mib for part in load.parts)
+        assert render_load(load).startswith(f"time ms={load.ms} scan=1;")
+        assert parse_loads(render_load(load)) == (load,)
+        assert "memory scanned in pieces" in load_kinds(load)
+
+
+@pytest.mark.parametrize("value", ["0", "257", "x", "-1"])
+def test_a_scan_of_no_or_too_many_mib_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="is no whole number from 1 to 256"):
+        parse_loads(f"time ms=100 scan={value};memory n=1 cpus=0 mib=2")

@@ -58,6 +58,8 @@ HINTS: tuple[Hint, ...] = (
          loads={"memory": 3, "threads that share memory": 2, "memory that rests": 2}),
     Hint(r"numa_(faults?|preferred|group|placement|migrate)|task_numa|preferred_nid|score_nearby",
          loads={"memory that is bound": 3}),
+    Hint(r"scan_(offset|size|seq)|task_numa_work|scan_start|ptenuma|scan_pages",
+         loads={"memory scanned in pieces": 5}),
     Hint(r"fork|wake_up_new|idlest|find_dst|child|sg_wakeup|exec_", loads={"forker": 4}),
     Hint(r"busiest|overloaded|avg_load|calculate_imbalance|sd_lb_stats|sg_lb_stats|imbalance",
          loads={"more hogs than CPUs": 2.5}),

@@ -47,6 +47,7 @@ FAMILIES: Mapping[Family, float] = {
 FIRST_CASES = 4
 # Shares of all loads: most systems have all tasks in groups, and of more than one kind.
 _GROUPED, _TOGETHER = 0.12, 0.1
+_IN_PIECES = 0.25  # of loads with more than one MiB of memory
 
 
 def draw_loads(
@@ -67,8 +68,14 @@ def draw_loads(
         family = chosen.pop(0) if chosen else rng.choices(families, weights)[0]
         families.remove(family)
         if (load := family(rng, machine)) is not None:
-            drawn.append(_beside(rng, machine, load))
+            drawn.append(_in_pieces(rng, _beside(rng, machine, load)))
     return tuple(drawn)
+
+
+def _in_pieces(rng: random.Random, load: Load) -> Load:
+    """Scan some memory in pieces, as that of large processes, which takes several scans."""
+    most = max((part.mib for part in load.parts if part.kind == "memory"), default=0)
+    return replace(load, scan_mib=1) if most > 1 and rng.random() < _IN_PIECES else load
 
 
 def _beside(rng: random.Random, machine: Topology, load: Load) -> Load:

@@ -50,6 +50,7 @@ def combined(load: Load, other: Load) -> Load:
         load.hotplug or other.hotplug,
         groups=load.groups + other.groups,
         changes=load.changes + moved,
+        scan_mib=load.scan_mib or other.scan_mib,
     )
 
 

@@ -88,6 +88,7 @@ def load_kinds(load: Load) -> set[str]:
         "batches of wakees": any(part.kind == "waker" and part.burst > 1 for part in parts),
         "threads that share memory": any(part.threads for part in parts),
         "memory that rests": any(part.rest for part in parts),
+        "memory scanned in pieces": load.scan_mib > 0,
         "memory of many areas": any(part.areas > 1 for part in parts),
         "slices of their own": any(part.slice_us for part in parts),
         "hogs that yield": any(part.yields for part in parts),

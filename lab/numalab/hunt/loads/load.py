@@ -164,7 +164,10 @@ class LoadChange:
 
 @dataclass(frozen=True)
 class Load:
-    """Parts that run at the same time for `ms` milliseconds, and changes meanwhile."""
+    """Parts that run at the same time for `ms` milliseconds, and changes meanwhile.
+
+    NUMA balancing scans `scan_mib` MiB of a process at once; 0: 256, as usual.
+    """
 
     ms: int
     parts: tuple[Part, ...]
@@ -172,6 +175,7 @@ class Load:
     cpuset: CpusetChange | None = None
     groups: tuple[Cgroup, ...] = ()
     changes: tuple[LoadChange, ...] = ()
+    scan_mib: int = 0
 
     @property
     def tasks(self) -> int:

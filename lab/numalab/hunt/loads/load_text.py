@@ -34,6 +34,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "burst": (1, 64),
     "waker burst": (1, 16),
     "mib": (1, 4096),
+    "scan": (1, 256),
     "areas": (1, 256),
     "node": (0, 63),
     "cpu": (1, 1023),
@@ -75,7 +76,7 @@ _NAME = re.compile(r"[a-z]{1,8}")
 
 def render_load(load: Load) -> str:
     """Write a load for the driver."""
-    words = [f"time ms={load.ms}"]
+    words = [f"time ms={load.ms}" + (f" scan={load.scan_mib}" if load.scan_mib else "")]
     words += [_render("group", group) for group in load.groups]
     words += [_render(part.kind, part, "kind") for part in load.parts]
     words += [_render("hotplug", hotplug) for hotplug in load.hotplug]
@@ -109,7 +110,7 @@ def parse_loads(text: str) -> tuple[Load, ...]:
 
 
 def _parse_load(text: str) -> Load:
-    ms: int | None = None
+    ms, scan_mib = None, 0
     entries: list[_Entry] = []
     for piece in filter(None, map(str.strip, text.split(";"))):
         word, *words = piece.split()
@@ -119,10 +120,11 @@ def _parse_load(text: str) -> Load:
         if word == "time":
             if "ms" not in values:
                 raise ValueError(f"{piece[:_SHOWN]!r} lacks ms=")
-            _check_words(word, values, ["ms"])
+            _check_words(word, values, ["ms", "scan"])
             if ms is not None:
                 raise ValueError("a load has time only once")
             ms = _number(word, "ms", "ms", values["ms"])
+            scan_mib = _number(word, "scan", "scan", values["scan"]) if "scan" in values else 0
         else:
             entries.append(_parse(piece, word, values))
     cpusets = [entry for entry in entries if isinstance(entry, CpusetChange)]
@@ -135,6 +137,7 @@ def _parse_load(text: str) -> Load:
         cpusets[-1] if cpusets else None,
         tuple(entry for entry in entries if isinstance(entry, Cgroup)),
         tuple(entry for entry in entries if isinstance(entry, LoadChange)),
+        scan_mib,
     )
     _check(load)
     return load

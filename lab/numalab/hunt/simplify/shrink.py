@@ -211,7 +211,9 @@ def _renumbered(load: Load, new: Mapping[int, int], nodes: Sequence[int]) -> Loa
     if cpuset is not None:
         before, after = cut(cpuset.before), cut(cpuset.after)
         cpuset = CpusetChange(before, after, cpuset.at_ms) if before and after else None
-    return Load(load.ms, tuple(parts), hotplug, cpuset, groups, changes)
+    return replace(
+        load, parts=tuple(parts), hotplug=hotplug, cpuset=cpuset, groups=groups, changes=changes
+    )
 
 
 def _loads(load: Load, machine: Topology) -> Iterator[Load]:
@@ -225,6 +227,8 @@ def _loads(load: Load, machine: Topology) -> Iterator[Load]:
         yield replace(load, groups=(), parts=tuple(replace(part, group="") for part in load.parts))
     if load.hotplug:
         yield replace(load, hotplug=())
+    if load.scan_mib:
+        yield replace(load, scan_mib=0)
     if load.cpuset is not None:
         yield replace(load, cpuset=None)
     for place, part in enumerate(load.parts):
