@@ -8,8 +8,14 @@ from itertools import permutations
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.topology.distances import distances_by_hop, hops
+from numalab.topology.distances import (
+    distances_by_hop,
+    distances_by_weight,
+    hops,
+    shortest_paths,
+)
 from numalab.topology.file_format import MemoryTable
+from numalab.topology.limits import LOCAL_DISTANCE
 from numalab.topology.topology import (
     CpuShape,
     Interconnect,
@@ -240,7 +246,7 @@ def _memory_table(topology: Topology) -> list[str]:
     keys = [
         f"{key} = {json.dumps(value)}"
         for key, value in vars(topology.memory).items()
-        if value not in (None, False)
+        if value is not None and value is not False  # 0 is no default
     ]
     return ["", "[memory]", *keys] if keys else []
 
@@ -272,8 +278,8 @@ def _distance_lines(topology: Topology) -> list[str]:
     if topology.shape is not None:
         keys = topology.shape.model_dump(mode="json", exclude_defaults=True)
         return ["", "[shape]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
-    if topology.drawn_links:
-        return _links(topology)
+    if topology.drawn_links and (lines := _links(topology)):
+        return lines
     rows = [f"    {json.dumps(list(row))}," for row in topology.distances]
     return ["", "matrix = [", *rows, "]"]
 
@@ -289,15 +295,18 @@ def _by_hop(topology: Topology, counts: list[list[int | None]]) -> list[int]:
 
 
 def _links(topology: Topology) -> list[str]:
-    """Write links by hop where that gives the table, else with the distance of each link."""
+    """Write links by hop, else with their distances; nothing if neither gives the table."""
     counts = hops(len(topology.nodes), topology.drawn_links)
     by_hop = _by_hop(topology, counts)
     table = distances_by_hop(counts, by_hop)
     if table == topology.distances and by_hop == sorted(by_hop):
         pairs = [list(link) for link in topology.drawn_links]
         return ["", f"links = {json.dumps(pairs)}", f"distances = {json.dumps(by_hop)}"]
-    weighted = [[a, b, topology.distances[a][b]] for a, b in topology.drawn_links]
-    return ["", f"links = {json.dumps(weighted)}"]
+    weighted = [(a, b, topology.distances[a][b]) for a, b in topology.drawn_links]
+    above = [(a, b, distance - LOCAL_DISTANCE) for a, b, distance in weighted]
+    if distances_by_weight(shortest_paths(len(topology.nodes), above)) == topology.distances:
+        return ["", f"links = {json.dumps(weighted)}"]
+    return []
 
 
 def _cpu_table(topology: Topology) -> list[str]:

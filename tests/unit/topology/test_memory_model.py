@@ -84,6 +84,12 @@ def test_an_asymmetric_table_is_taken_as_it_stands(tmp_path: Path) -> None:
     assert load_topology_file(again).memory == topology.memory
 
 
+def test_a_written_file_keeps_that_there_is_no_second_level_cache(tmp_path: Path) -> None:
+    again = tmp_path / "again.toml"
+    again.write_text(render_topology_file(load_topology_file(ring(tmp_path, "l2_kib = 0"))))
+    assert memory_model(load_topology_file(again)).l2.kib == 0
+
+
 def test_data_takes_the_shortest_way() -> None:
     model = memory_model(load_topology("ring-4"))
     names = {

@@ -1,5 +1,6 @@
 """Shapes give the distances they should, drawings say them, and hazards are found."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from numalab.topology.distances import diameter, hops
 from numalab.topology.export import render_topology_file
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
-from numalab.topology.load import load_topology
+from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, predict
 from numalab.topology.topology import Topology
@@ -74,6 +75,17 @@ def test_a_backplane_of_single_nodes_is_written_with_all_distances() -> None:
     shape = {"kind": "backplane", "groups": 2, "distances": [10, 20, 40]}
     text = render_topology_file(machine(2, shape=shape))
     assert "distances = [10, 20, 40]" in text
+
+
+@pytest.mark.parametrize("name", list_topologies())
+def test_a_machine_without_its_shape_is_written_with_its_distances(
+    name: str, tmp_path: Path
+) -> None:
+    """Results keep links, but no shape; links may not say the distances (`backplane-8`)."""
+    stored = replace(load_topology(name), shape=None, drawn_links=load_topology(name).links)
+    again = tmp_path / "again.toml"
+    again.write_text(render_topology_file(stored))
+    assert load_topology(again).distances == stored.distances
 
 
 def test_sockets_by_default() -> None:
