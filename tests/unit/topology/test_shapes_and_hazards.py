@@ -159,6 +159,18 @@ def test_one_way_to_a_node_without_cpus_matters_to_old_kernels_only() -> None:
         assert is_hazard == (NOT_SYMMETRIC in prediction.errors) == (kernel == "5.10")
 
 
+def test_a_long_list_says_how_many_it_leaves_out() -> None:
+    """Nodes 2 to 9 have no CPUs."""
+    table = [[10 if a == b else 20 for b in range(10)] for a in range(10)]
+    topology = machine(10, cpus=[2, 2, *[0] * 8], matrix=table)
+    (text,) = (
+        hazard.text
+        for hazard in hazards(topology, predict(topology, kernel="5.10"))
+        if hazard.name == "CPU-less nodes count"
+    )
+    assert "(2, 3, 4, 5, 6, 7 and 2 more)" in text
+
+
 def test_hazards_of_old_kernels() -> None:
     assert "CPU-less nodes count" in names(load_topology("slow-memory-3"), kernel="5.10")
     assert "groups out of their domain" in names(load_topology("line-4"), kernel="5.10")

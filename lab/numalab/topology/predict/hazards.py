@@ -11,7 +11,7 @@ from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, Prediction, predict
 from numalab.topology.topology import Topology
 
-MAX_PAIRS = 6  # listed in one message
+MAX_LISTED = 6  # listed in one message
 
 
 @dataclass(frozen=True)
@@ -216,9 +216,14 @@ def _pulled_from(topology: Topology, prediction: Prediction, cpus: tuple[int, ..
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> str:
-    shown = ", ".join(f"{a} and {b}" for a, b in pairs[:MAX_PAIRS])
-    return shown + (f" and {len(pairs) - MAX_PAIRS} more" if len(pairs) > MAX_PAIRS else "")
+    return _first([f"{a} and {b}" for a, b in pairs])
 
 
-def _numbers(nodes: list[int]) -> str:
-    return ", ".join(map(str, nodes[:MAX_PAIRS]))
+def _numbers(numbers: list[int]) -> str:
+    return _first(list(map(str, numbers)))
+
+
+def _first(texts: list[str]) -> str:
+    """Join the first texts, and say how many more there are."""
+    more = len(texts) - MAX_LISTED
+    return ", ".join(texts[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
