@@ -23,7 +23,7 @@ from numalab.host.privilege import effective_capabilities
 from numalab.host.read import read_host
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import PAGE_KIB, Machine, Mode
-from numalab.placement.planner import Placement, plan
+from numalab.placement.planner import Placement, emulator_cpus, plan
 
 _CAP_SYS_RESOURCE = 24  # linux/capability.h
 
@@ -69,8 +69,8 @@ def free_places(mode: Mode, vcpus: int) -> int:
 
 
 def host_cpus(mode: Mode, vcpus: int) -> int:
-    """Return the best number of host CPUs: in mode kvm, one more for QEMU's own threads."""
-    return vcpus + 1 if mode == "kvm" else 1
+    """Return the best number of host CPUs: in mode kvm, with those of QEMU's own threads."""
+    return vcpus + emulator_cpus(vcpus) if mode == "kvm" else 1
 
 
 def reservation_of(machine: Machine, placement: Placement) -> Reservation:

@@ -273,11 +273,16 @@ def _vcpus(
     return tuple(chosen[vcpu] for vcpu in range(topology.cpu_count))
 
 
+def emulator_cpus(vcpus: int) -> int:
+    """Return how many host CPUs QEMU's other threads get in mode kvm: one for each eight vCPUs."""
+    return max(1, vcpus // 8)
+
+
 def _emulator(host: Host, usable: set[int], vcpus: Sequence[int]) -> tuple[int, ...]:
     """Choose CPUs for QEMU's other threads: spare ones, of idle cores and not isolated if any.
 
-    One for each eight vCPUs, in the first vCPU's node if it has some, so that several guests can
-    run beside each other. With nothing spare, all that are usable.
+    They are in the first vCPU's node if it has some, and only so many (`emulator_cpus`) that
+    several guests can run beside each other. With nothing spare, all that are usable.
     """
     spare = usable - set(vcpus)
     if not spare:
@@ -289,7 +294,7 @@ def _emulator(host: Host, usable: set[int], vcpus: Sequence[int]) -> tuple[int, 
         elsewhere = host.node_of_cpu[cpu] != home
         return cpu in host.isolated, cpu in busy_cores, elsewhere, cpu
 
-    return tuple(sorted(sorted(spare, key=key)[: max(1, len(set(vcpus)) // 8)]))
+    return tuple(sorted(sorted(spare, key=key)[: emulator_cpus(len(set(vcpus)))]))
 
 
 def _distorts(

@@ -11,7 +11,13 @@ from numalab.host.budget import CpusInUse, NodeMemory, Pages, Reservation, admit
 from numalab.host.budget import _release_all as release_all
 from numalab.machine.model import Machine, Mode
 from numalab.placement import admission as admission_room
-from numalab.placement.admission import admit_machine, free_places, may_lock_memory, reservation_of
+from numalab.placement.admission import (
+    admit_machine,
+    free_places,
+    host_cpus,
+    may_lock_memory,
+    reservation_of,
+)
 from numalab.placement.planner import Placement
 from numalab.topology.load import load_topology
 from numalab.topology.topology import CpuShape
@@ -135,6 +141,22 @@ def test_emulated_guests_keep_off_what_a_kvm_guest_has(monkeypatch: pytest.Monke
     assert free_places("kvm", 1) == 1 and free_places("kvm", 4) == 1
     with pytest.raises(HostError, match="4 vCPUs need more host CPUs than are free: "):
         admit_machine(replace(four, mode="kvm"))
+    release_all()
+
+
+def test_as_many_kvm_guests_start_as_have_room_with_qemus_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A guest of 32 CPUs takes 36 host CPUs."""
+    on_host(monkeypatch, cpus=66, threads=1)
+    node = replace(ONE.nodes[0], cpus=tuple(range(32)))
+    topology = replace(ONE, nodes=(node,), cpu_shape=CpuShape(1, 1, 32, 1))
+    big = replace(machine("kvm"), topology=topology)
+    assert free_places("kvm", 32) == 1
+    placement = admit_machine(big)[0]
+    assert len(placement.host_cpus) == host_cpus("kvm", 32) == 36
+    with pytest.raises(HostError, match="32 vCPUs need more host CPUs than are free"):
+        admit_machine(big)
     release_all()
 
 
