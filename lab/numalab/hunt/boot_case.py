@@ -60,6 +60,7 @@ from numalab.scheduler.scheduler_spec import SchedulerSpec
 from numalab.scheduler.watchdog_artifact import LONGEST_SECONDS, ensure_watchdog
 from numalab.scratch import scratch_folder
 from numalab.topology.differences import Difference, MachinePart
+from numalab.topology.guest_view import is_warning_of_machine
 from numalab.workload.workload import IN_GUEST, load_workload
 from numalab.workload.workload_files import build_workload, shaker
 
@@ -337,13 +338,11 @@ def _domains(differences: tuple[Difference, ...]) -> Finding:
 
 def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, ...]) -> Finding:
     """Count the warnings in the kernel log, except the predicted ones about the machine."""
-    texts = [remark.text for remark in outcome.remarks if remark.kind is RemarkKind.COMPLAINT]
-    log = left_by_guest(directory.dmesg).decode("utf-8", "replace")
-    warnings = [line for line in log.splitlines() if is_report(line)]
-    # Warnings of kernel/sched/topology.c are compared with the prediction in `differences`.
-    new = [line for line in warnings if "sched/topology.c" not in line]
+    lines = left_by_guest(directory.dmesg).decode("utf-8", "replace").splitlines()
+    lines += [remark.text for remark in outcome.remarks if remark.kind is RemarkKind.COMPLAINT]
+    # Warnings about the machine are compared with the prediction in `differences`.
+    new = [line for line in lines if is_report(line) and not is_warning_of_machine(line)]
     new += [str(item) for item in differences if item.part is MachinePart.WARNINGS]
-    new += [text for text in texts if is_report(text) and "sched/topology.c" not in text]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numalab.cpulist import parse_cpulist
-from numalab.topology.predict.firmware import Vendor
+from numalab.topology.predict.firmware import PACKAGE_WARNING, Vendor
 from numalab.topology.sched_domains import SchedLog, parse_sched_verbose
 
 ZEN_FAMILY = 0x17
@@ -26,6 +26,9 @@ _WARNED = re.compile(
     r"WARNING: .{0,80}\b(?:kernel/sched/topology\.c|build_balance_mask|init_overlap_sched_group|"
     r"build_overlap_sched_groups|build_sched_groups|build_sched_domains?|sched_init_numa)\b.{0,80}"
 )
+_AT_SIBLINGS = re.compile(r"WARNING: .{0,160}\b(?:topology_sane|set_cpu_sibling_map)\b")
+# As kernels since 7.0, in which set_cpu_sibling_map() warns, write it: `[file:line ]at function`.
+_OF_PACKAGE = re.compile(r"WARNING: (?:.{0,80}\.c:\d+ )?at set_cpu_sibling_map\b")
 MAX_WARNINGS = 100
 # Before 5.10 a domain's flags are a number, before 5.8 one with these bits and SD_LOAD_BALANCE (1):
 # include/linux/sched/topology.h, 4.12.
@@ -79,7 +82,7 @@ class GuestView:
 
     `domain_files[cpu, level]` is empty when debugfs had no domains (a kernel without
     CONFIG_SCHED_DEBUG, or booted without sched_verbose). `kernel` and `vendor` come from the log;
-    None if missing. `warnings` are those of the code that builds sched domains.
+    None if missing. `warnings` are those of the code that finds siblings and builds sched domains.
     """
 
     nodes: tuple[GuestNode, ...]
@@ -118,8 +121,17 @@ def _firmware_memory(dmesg: str) -> dict[int, int]:
 
 
 def _warnings(dmesg: str) -> tuple[str, ...]:
-    lines = [line for pattern in (_SIBLING, _WARNED) for line in pattern.findall(dmesg)]
+    lines = [PACKAGE_WARNING] if _OF_PACKAGE.search(dmesg) else []
+    lines += [line for pattern in (_SIBLING, _WARNED) for line in pattern.findall(dmesg)]
     return tuple(dict.fromkeys(lines))[:MAX_WARNINGS]
+
+
+def is_warning_of_machine(line: str) -> bool:
+    """Return whether a line of a kernel log begins a warning that is compared with the prediction.
+
+    The one of siblings on two nodes (`topology_sane()`) has its text in another line.
+    """
+    return any(pattern.search(line) for pattern in (_AT_SIBLINGS, _WARNED))
 
 
 def _vendor(dmesg: str) -> Vendor | None:

@@ -115,6 +115,22 @@ def test_domains_and_warnings_are_counted_apart(boots: Callable[..., BootResult]
     assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
 
 
+def test_predicted_warnings_about_siblings_are_no_splat(
+    boots: Callable[..., BootResult],
+) -> None:
+    def noisy(run_dir: RunDir) -> SimpleNamespace:
+        run_dir.dmesg.write_text(
+            "[1] WARNING: at topology_sane.isra.0+0x37/0x59, CPU#1: swapper/1/0\n"
+            "[1] WARNING: at set_cpu_sibling_map+0x393/0x6bd, CPU#1: swapper/1/0\n"
+            "[1] WARNING: CPU: 0 PID: 1 at build_balance_mask+0x1/0x2\n"
+            "[2] WARNING: at native_cpu_disable+0x1/0x2, CPU#1: swapper/1/0\n"
+        )
+        return ended(0, "the guest's kernel complained: WARNING: at topology_sane.isra.0+0x37/0x59")
+
+    (splat,) = (finding for finding in boots(noisy).findings if finding.prop == SPLAT)
+    assert splat.text.startswith("[2] WARNING: at native_cpu_disable") and splat.value == 1.0
+
+
 def test_a_kernel_whose_events_lack_fields_is_not_judged(
     boots: Callable[..., BootResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from numalab.topology.differences import (
 )
 from numalab.topology.guest_view import DomainFiles, GuestNode, GuestView, parse_guest_view
 from numalab.topology.load import load_topology
+from numalab.topology.predict.firmware import PACKAGE_WARNING
 from numalab.topology.predict.prediction import predict
 from numalab.topology.sched_domains import SchedLog
 
@@ -83,6 +84,15 @@ def test_warnings_are_compared() -> None:
     for text in (line, f"{sibling} dependency."):
         (difference,) = differences(guest(warnings=parse_guest_view({}, "", text).warnings))
         assert (difference.subject, difference.actual) == ("kernel log", text)
+
+
+@pytest.mark.parametrize("file", ["", "arch/x86/kernel/smpboot.c:718 "])
+def test_the_warning_of_a_package_on_two_nodes_is_compared(file: str) -> None:
+    line = f"WARNING: {file}at set_cpu_sibling_map+0x393/0x6bd, CPU#1: swapper/1/0"
+    (difference,) = differences(guest(warnings=parse_guest_view({}, "", line).warnings))
+    assert difference.actual == PACKAGE_WARNING
+    old = "WARNING: CPU: 1 PID: 0 at arch/x86/kernel/smpboot.c:421 set_cpu_sibling_map+0x1/0x2"
+    assert parse_guest_view({}, "", old).warnings == ()
 
 
 def test_groups_in_another_order() -> None:

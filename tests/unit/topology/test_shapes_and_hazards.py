@@ -13,6 +13,7 @@ from numalab.topology.export import render_topology_file
 from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
 from numalab.topology.load import list_topologies, load_topology
+from numalab.topology.predict.firmware import PACKAGE_WARNING
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, predict
 from numalab.topology.topology import Topology
@@ -182,6 +183,17 @@ def test_hazards_of_old_kernels() -> None:
 
 def test_intel_sockets_may_span_nodes_without_a_warning() -> None:
     assert names(load_topology("epyc-nps4"), vendor="intel") == {"nodes in a package"}
+
+
+def test_a_socket_on_two_nodes_where_each_node_could_have_one() -> None:
+    """CPU 3 is in the first socket and on the second node, which 7.0 and later warn about."""
+    topology = machine(2, cpus=[3, 5], cpu={"sockets": 2}, matrix=[[10, 20], [20, 10]])
+    new = predict(topology, "7.3", vendor="intel")
+    assert new.warnings == (PACKAGE_WARNING,)
+    assert names(topology, kernel="7.3", vendor="intel") == {"a package on two nodes"}
+    assert names(topology, kernel="6.12", vendor="intel") == {"nodes in a package"}
+    amd = predict(topology, "7.3").warnings
+    assert amd[0] == PACKAGE_WARNING and amd[1].startswith("sched: CPU #3's llc-sibling CPU #0")
 
 
 def test_no_link_is_drawn_behind_a_third_node(tmp_path: Path) -> None:

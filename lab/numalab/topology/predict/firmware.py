@@ -10,6 +10,8 @@ from numalab.topology.predict.rules import RECLAIM_DISTANCE, ZEN_RECLAIM_DISTANC
 from numalab.topology.topology import Topology, renumbered
 
 Vendor = Literal["amd", "zen", "intel"]
+# Of set_cpu_sibling_map(), since 7.0 (717b64d58cff); the kernel does not print the condition.
+PACKAGE_WARNING = "WARN_ON_ONCE(topology_num_nodes_per_package() == 1)"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> Gue
         llc=_siblings(ids.cache, owner) if ids.has_cores else alone,
         numa_in_package=_numa_in_package(ids, owner, rules),
         reclaim_distance=_reclaim_distance(vendor, rules),
-        warnings=_first_warning(ids, owner) if ids.has_cores else (),
+        warnings=(*_package_warning(ids, owner, rules), *_sibling_warning(ids, owner)),
     )
 
 
@@ -184,17 +186,31 @@ def _numa_in_package(ids: _CpuIds, node_of_cpu: Sequence[int], rules: KernelRule
     then nodes with CPUs are divided by packages and rounded up (`topology_init_possible_cpus()`,
     7.3, arch/x86/kernel/cpu/topology.c).
     """
-    packages = len(set(ids.package))
     if rules.nodes_per_package:
-        return len(set(node_of_cpu)) > packages
-    return len(set(zip(ids.package, node_of_cpu, strict=True))) > packages
+        return len(set(node_of_cpu)) > len(set(ids.package))
+    return _has_split_package(ids, node_of_cpu)
 
 
-def _first_warning(ids: _CpuIds, node_of_cpu: Sequence[int]) -> tuple[str, ...]:
+def _has_split_package(ids: _CpuIds, node_of_cpu: Sequence[int]) -> bool:
+    """Tell whether a package has CPUs of several nodes."""
+    return len(set(zip(ids.package, node_of_cpu, strict=True))) > len(set(ids.package))
+
+
+def _package_warning(
+    ids: _CpuIds, node_of_cpu: Sequence[int], rules: KernelRules
+) -> tuple[str, ...]:
+    """Return the warning of a package with CPUs of several nodes, where each should have one."""
+    each_has_one = rules.nodes_per_package and not _numa_in_package(ids, node_of_cpu, rules)
+    return (PACKAGE_WARNING,) if each_has_one and _has_split_package(ids, node_of_cpu) else ()
+
+
+def _sibling_warning(ids: _CpuIds, node_of_cpu: Sequence[int]) -> tuple[str, ...]:
     """Return the warning of `topology_sane()`: once, for the first pair that is on two nodes.
 
     Each CPU that comes up is compared with all that are up: its core first, then its cache.
     """
+    if not ids.has_cores:
+        return ()
     for place, cpu in enumerate(ids.bring_up):
         for other in sorted(ids.bring_up[:place]):
             if node_of_cpu[cpu] == node_of_cpu[other]:

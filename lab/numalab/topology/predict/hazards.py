@@ -6,7 +6,7 @@ from itertools import combinations
 
 from numalab.topology.distances import Matrix, diameter, hops
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
-from numalab.topology.predict.firmware import describe_numbers
+from numalab.topology.predict.firmware import PACKAGE_WARNING, describe_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, Prediction, predict
 from numalab.topology.topology import Topology
@@ -111,6 +111,14 @@ def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             "x86_has_numa_in_package, arch/x86/kernel/smpboot.c",
         )
     for warning in machine.warnings:
+        if warning == PACKAGE_WARNING:
+            yield Hazard(
+                "a package on two nodes",
+                "a socket has CPUs of several nodes, though there is a socket for each node; the "
+                "kernel warns and takes each socket for one node",
+                f"{PACKAGE_WARNING}, arch/x86/kernel/smpboot.c",
+            )
+            continue
         yield Hazard(
             "siblings on two nodes",
             f'the kernel warns "{warning}" and splits all such siblings',
