@@ -21,6 +21,7 @@ from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import Job, Machine
 from numalab.places import cache_dir
+from numalab.qemu.emulator import parse_qemu_version
 from numalab.qemu.guest import Guest
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.guest_output import read_guest_view
@@ -157,6 +158,7 @@ def boot_in(
         view,
         reserved_mib=machine.trace_memory_mib,
         allow=allow_mismatch,
+        qemu=parse_qemu_version(outcome.versions["qemu"]),
         cmdline=machine.extra_cmdline,
     )
     texts = kernel_remarks(view, machine.topology, machine.extra_cmdline)

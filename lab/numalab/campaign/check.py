@@ -21,14 +21,15 @@ def check_topology(
     *,
     reserved_mib: int,
     allow: bool,
+    qemu: tuple[int, ...] = (),
     cmdline: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
     """Compare the machine that the guest reports with the prediction for its kernel.
 
-    `reserved_mib` is the guest memory reserved for the trace. Raises TopologyMismatch that
-    shows both sides, or, with `allow`, returns the differences; WorkloadFailed where the
-    guest did not report its kernel. Nothing is compared where `cmdline` asks for fewer CPUs
-    (`kernel_remarks` says so).
+    `reserved_mib` is the guest memory reserved for the trace, `qemu` the version as for `predict`.
+    Raises TopologyMismatch that shows both sides, or, with `allow`, returns the differences;
+    WorkloadFailed where the guest did not report its kernel. Nothing is compared where `cmdline`
+    asks for fewer CPUs (`kernel_remarks` says so).
     """
     if guest.kernel is None:
         raise WorkloadFailed(
@@ -36,7 +37,7 @@ def check_topology(
         )
     if _asks_for_fewer(cmdline, topology):
         return ()
-    prediction = predicted(topology, kernel, guest)
+    prediction = predicted(topology, kernel, guest, qemu)
     differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
     if differences and not allow:
         raise TopologyMismatch(
@@ -46,13 +47,16 @@ def check_topology(
     return differences
 
 
-def predicted(topology: Topology, kernel: KernelSpec, guest: GuestView) -> Prediction:
-    """Return the prediction for the kernel and the CPUs of a guest."""
+def predicted(
+    topology: Topology, kernel: KernelSpec, guest: GuestView, qemu: tuple[int, ...] = ()
+) -> Prediction:
+    """Return the prediction for the kernel, the CPUs and the QEMU of a guest."""
     return predict(
         topology,
         guest.kernel or DEFAULT_KERNEL,
         construction=kernel.groups,
         vendor=guest.vendor or "amd",
+        qemu=qemu,
     )
 
 

@@ -12,6 +12,7 @@ from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded, decode_trace
 from numalab.capture.joined_tables import keep_memory_tables
 from numalab.errors import CaptureIncomplete, LabError
+from numalab.qemu.emulator import parse_qemu_version
 from numalab.results.kernel_log import report_names
 from numalab.results.manifest import Manifest, RecordingFacts
 from numalab.results.run_files import RunFiles, scan_events
@@ -32,6 +33,7 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
         files.guest_view,
         reserved_mib=reserved_mib,
         allow=task.setting.allow_mismatch,
+        qemu=parse_qemu_version(run.versions.qemu),
         cmdline=cmdline,
     )
     recording = _decode(task, files)

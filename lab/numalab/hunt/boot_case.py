@@ -43,6 +43,7 @@ from numalab.machine.model import Job, with_memory_first
 from numalab.parquet import read_parquet
 from numalab.places import cache_dir
 from numalab.progress import Progress, no_progress
+from numalab.qemu.emulator import parse_qemu_version
 from numalab.qemu.hypervisor import EMBED
 from numalab.reach.counting import counting, read_reach
 from numalab.reach.line_table import LineTable
@@ -248,10 +249,12 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
         text = f"the driver ended with {outcome.status}: {errors[-300:]}"
         return BootResult((Finding(DRIVER, None, 1.0, 0.0, text, weak=True),), 0.0)
     guest_view = with_facts(read_guest_view(directory), facts)
+    qemu = parse_qemu_version(outcome.versions["qemu"])
     differences = check_topology(
-        case.machine, bench.kernel, guest_view, reserved_mib=ended.reserved_mib, allow=True
-    )
-    differences += differing_levels(predicted(case.machine, bench.kernel, guest_view), facts)
+        case.machine, bench.kernel, guest_view, reserved_mib=ended.reserved_mib, allow=True,
+        qemu=qemu,
+    )  # fmt: skip
+    differences += differing_levels(predicted(case.machine, bench.kernel, guest_view, qemu), facts)
     files = guest_text_if_any(directory.sched_domains)
     rebuilt = any(load.rebuilds_domains for load in case.loads)
     facts += facts_of_guest(guest_view, files, capacities=not rebuilt)

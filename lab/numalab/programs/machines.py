@@ -31,6 +31,7 @@ from numalab.measure import Measure, valid_in
 from numalab.programs.command_result import SAMPLE_MS, CommandResult, read_result
 from numalab.programs.marked_command import MarkedCommand, marked_command
 from numalab.progress import Progress, no_progress
+from numalab.qemu.emulator import qemu_version
 from numalab.qemu.hypervisor import EMBED
 from numalab.recording.events import of_interest
 from numalab.results.guest_output import read_guest_view
@@ -161,7 +162,8 @@ class LabMachine:
                 view = read_guest_view(directory)
                 check_topology(
                     self.topology, self.kernel, view,
-                    reserved_mib=0, allow=False, cmdline=started.extra_cmdline,
+                    reserved_mib=0, allow=False, qemu=qemu_version(started.emulator),
+                    cmdline=started.extra_cmdline,
                 )  # fmt: skip
                 image = self.builds.image.path
                 machine = as_guest_numbers(self.topology)

@@ -26,8 +26,8 @@ def qemu_version(program: Path | None) -> tuple[int, ...]:
 
 
 def parse_qemu_version(text: str) -> tuple[int, ...]:
-    """Parse what `--version` prints into major and minor version; () where it says none."""
-    match = re.search(r"version (\d+)\.(\d+)", text)
+    """Parse what `--version` prints, or a version, into major and minor; () where it says none."""
+    match = re.search(r"(?:version |^)(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else ()
 
 

@@ -60,6 +60,10 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
                 left.write_bytes(b"")
             return boot(run_dir)
 
+        def check_topology(*_: Any, qemu: tuple[int, ...], **_more: Any) -> tuple[Difference, ...]:
+            assert qemu == (7, 2)
+            return differences
+
         monkeypatch.setattr(
             module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
         )
@@ -67,7 +71,7 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         monkeypatch.setattr(
             module, "read_guest_view", lambda _: parse_guest_view({}, "", "Linux version 6.12.1")
         )
-        monkeypatch.setattr(module, "check_topology", lambda *_args, **_more: differences)
+        monkeypatch.setattr(module, "check_topology", check_topology)
         monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
         monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())
         monkeypatch.setattr("time.sleep", lambda _: None)
@@ -87,7 +91,7 @@ def machine_of(topology: Any, folder: Path) -> Machine:
 
 def ended(status: int = 0, *complaints: str) -> SimpleNamespace:
     remarks = Remark.of_texts(RemarkKind.COMPLAINT, complaints)
-    return SimpleNamespace(status=status, remarks=tuple(remarks))
+    return SimpleNamespace(status=status, remarks=tuple(remarks), versions={"qemu": "7.2.22"})
 
 
 def values(result: BootResult) -> dict[str, float]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.qemu.emulator import qemu_version
+from numalab.qemu.emulator import parse_qemu_version, qemu_version
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,8 @@ def test_a_program_tells_its_version(
     program.chmod(0o755)
     assert qemu_version(program) == version
     assert qemu_version(tmp_path / "none") == ()
+
+
+@pytest.mark.parametrize(("text", "version"), [("10.0.13", (10, 0)), ("unknown", ())])
+def test_a_result_says_its_version_alone(text: str, version: tuple[int, ...]) -> None:
+    assert parse_qemu_version(text) == version

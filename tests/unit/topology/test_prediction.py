@@ -15,7 +15,7 @@ from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import Prediction, predict
 from numalab.topology.predict.rules import rules_for
-from numalab.topology.topology import Topology, memory_first, renumbered
+from numalab.topology.topology import CpuShape, Node, Topology, memory_first, renumbered
 
 BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
 RECORDED = sorted(path.name for path in BOOTS.glob("*.txt"))
@@ -269,6 +269,20 @@ def test_a_machine_with_the_numbers_of_its_guest_is_the_same_machine(tmp_path: P
     in_qemu = renumbered(moved, memory_first(moved))
     assert as_guest_numbers(in_qemu) == guest
     assert node_numbers(in_qemu) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.12.40"])
+def test_old_kernels_see_dies_of_one_thread_as_qemu_counts_them(kernel: str) -> None:
+    """Before QEMU 8.2 leaf 0x80000008 has the threads of a die, since then those of a socket."""
+    nodes = (Node(0, (0, 1), 512), Node(1, (2, 3), 512))
+    dies = Topology("d", "", "", nodes, ((10, 20), (20, 10)), CpuShape(2, 2, 1, 1))
+    names = {
+        qemu: [domain.name for domain in predict(dies, kernel, qemu=qemu).cpus[0].domains]
+        for qemu in ((), (10, 0), (8, 2), (8, 1), (7, 2))
+    }
+    package = rules_for(kernel).package_level
+    assert names[7, 2] == names[8, 1] == [package, "NUMA"]
+    assert names[8, 2] == names[10, 0] == names[()] == ["MC", "NUMA"]
 
 
 def test_the_sibling_warning_is_of_the_pair_that_comes_up_first(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from numalab.topology.topology import Topology, renumbered
 Vendor = Literal["amd", "zen", "intel"]
 # Of set_cpu_sibling_map(), since 7.0 (717b64d58cff); the kernel does not print the condition.
 PACKAGE_WARNING = "WARN_ON_ONCE(topology_num_nodes_per_package() == 1)"
+_COUNTS_DIES = (8, 2)  # QEMU: system/cpus: Fix CPUState.nr_cores' calculation (958ac3c42b68)
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,18 @@ class GuestMachine:
     warnings: tuple[str, ...]
 
 
-def guest_machine(topology: Topology, vendor: Vendor, rules: KernelRules) -> GuestMachine:
-    """Work out the machine of the guest's kernel, for a QEMU CPU model of that vendor."""
+def guest_machine(
+    topology: Topology, vendor: Vendor, rules: KernelRules, qemu: tuple[int, ...] = ()
+) -> GuestMachine:
+    """Work out the machine of the guest's kernel, for a QEMU CPU model of that vendor.
+
+    `qemu` is the major and minor version, () for the newest.
+    """
     numbers = node_numbers(topology)
     order = sorted(range(len(numbers)), key=lambda node: numbers[node])
     cpus = range(topology.cpu_count)
     owner = tuple(numbers[topology.node_of_cpu(cpu)] for cpu in cpus)
-    ids = _cpu_ids(topology, vendor, rules)
+    ids = _cpu_ids(topology, vendor, rules, qemu)
     alone = tuple(1 << cpu for cpu in cpus)
     return GuestMachine(
         node_of_topology=numbers,
@@ -116,7 +122,9 @@ class _CpuIds:
     bring_up: tuple[int, ...]
 
 
-def _cpu_ids(topology: Topology, vendor: Vendor, rules: KernelRules) -> _CpuIds:
+def _cpu_ids(
+    topology: Topology, vendor: Vendor, rules: KernelRules, qemu: tuple[int, ...]
+) -> _CpuIds:
     """Work out CPUID for a QEMU CPU model of that vendor.
 
     `amd` is qemu64, and `max` under TCG; `zen` is an AMD CPU of family 17h or later (QEMU's EPYC).
@@ -126,7 +134,7 @@ def _cpu_ids(topology: Topology, vendor: Vendor, rules: KernelRules) -> _CpuIds:
     shape = topology.packaging
     cpus = range(topology.cpu_count)
     if vendor == "amd" and not rules.amd_threads:
-        return _legacy_amd(topology)
+        return _legacy_amd(topology, qemu)
     cache_of = shape.socket_of
     if vendor == "intel":
         cache_of = shape.die_of if topology.llc == "die" else shape.core_of
@@ -144,17 +152,19 @@ def _cpu_ids(topology: Topology, vendor: Vendor, rules: KernelRules) -> _CpuIds:
     )
 
 
-def _legacy_amd(topology: Topology) -> _CpuIds:
+def _legacy_amd(topology: Topology, qemu: tuple[int, ...]) -> _CpuIds:
     """Follow `early_init_amd_mc()` of kernels before 6.9 (5.10, arch/x86/kernel/cpu/amd.c).
 
     Every thread of an AMD CPU without TOPOEXT is a core. Leaf 0x80000008 holds how many bits of
-    the APIC id number the cores of a package: all below the socket's (QEMU 7.2,
-    target/i386/cpu.c), or none where a die has one thread. The package has one last-level cache.
+    the APIC id number the cores of a package: all below the socket's (QEMU 10.0,
+    target/i386/cpu.c), or none where a socket has one thread; before QEMU 8.2, where a die has one.
+    The package has one last-level cache.
     """
     shape = topology.packaging
     cpus = range(topology.cpu_count)
     ids = tuple(map(shape.apic_id, cpus))
-    has_cores = shape.cores * shape.threads > 1
+    counted = shape.cores * shape.threads
+    has_cores = counted * (1 if qemu and qemu < _COUNTS_DIES else shape.dies) > 1
     package = tuple(map(shape.socket_of, cpus)) if has_cores else ids
     return _CpuIds(
         package=package,

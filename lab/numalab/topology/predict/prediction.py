@@ -61,12 +61,13 @@ def predict(
     *,
     construction: Construction = Construction.NOW,
     vendor: Vendor = "amd",
+    qemu: tuple[int, ...] = (),
 ) -> Prediction:
     """Predict sched domains and groups, following `sched_init_smp()` of that kernel version.
 
     `kernel` is a version such as `6.12` or `6.12.117`, or its rules. `vendor` is that of the
-    guest's CPU model. A kernel before 4.13 has the groups of then. Raises UserError for a kernel
-    before 4.4.
+    guest's CPU model, `qemu` the major and minor version of its QEMU, () for the newest. A kernel
+    before 4.13 has the groups of then. Raises UserError for a kernel before 4.4.
     """
     rules = rules_for(kernel) if isinstance(kernel, str) else kernel
     for key, value, choices in (
@@ -76,7 +77,7 @@ def predict(
             raise UserError(f"{value!r} is unknown", key=key, choices=map(str, choices))
     if construction is Construction.NOW and not rules.own_groups:
         construction = Construction.BEFORE_4_13
-    machine = guest_machine(topology, vendor, rules)
+    machine = guest_machine(topology, vendor, rules, qemu)
     numa = numa_levels(machine, rules)
     tree = build_domains(machine.cpu_count, topology_levels(machine, numa, rules), rules)
     builder = GroupBuilder(
