@@ -55,8 +55,12 @@ def _clean(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    """Return a JSON document, indented unless it is large: json.dumps then is ten times slower."""
-    dump = partial(json.dumps, default=_plain, ensure_ascii=False, allow_nan=False)
+    """Return a JSON document, indented unless it is large: json.dumps then is ten times slower.
+
+    What an encoding other than UTF-8 lacks, stdout would write as `\\xe9`, which is not JSON.
+    """
+    ascii_only = sys.stdout.encoding not in ("utf-8", "UTF-8")
+    dump = partial(json.dumps, default=_plain, ensure_ascii=ascii_only, allow_nan=False)
     text = dump(value)
     return text if len(text) > LARGE else dump(value, indent=1)
 

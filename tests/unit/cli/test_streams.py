@@ -1,5 +1,6 @@
 """Standard streams that are closed, full or without a reader, and errors that nobody expected."""
 
+import json
 import os
 import signal
 import subprocess
@@ -59,6 +60,22 @@ def test_a_reader_that_has_gone(words: str) -> None:
     done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_document_is_json_in_any_encoding(encoding: str) -> None:
+    value = {"caf\xe9 \U0001f600": "\u2192"}
+    program = f"""
+        from numalab.cli.output import emit
+        from numalab.cli.streams import open_streams
+
+        open_streams()
+        emit({value!a}, True, "")
+    """
+    words = [sys.executable, "-c", textwrap.dedent(program)]
+    env = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(words, capture_output=True, env=env, check=True)
+    assert json.loads(done.stdout.decode(encoding)) == value
 
 
 PRINTED = 300_000  # bytes, more than a pipe holds
