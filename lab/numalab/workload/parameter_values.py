@@ -1,7 +1,7 @@
 """The values of a workload's parameters on one machine, computed in the order of its file."""
 
-import math
 import re
+import sys
 from dataclasses import dataclass, field
 
 from numalab.cpulist import format_cpulist, parse_cpulist
@@ -114,8 +114,10 @@ def _checked_text(value: Value, table: ParameterTable) -> str:
 def _checked_number(value: Value, table: ParameterTable) -> Number:
     """Return a number if it has the parameter's type and is within its bounds; else ValueError."""
     article = "a number" if table.type == "number" else "an integer"
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError(f"needs {article}, found {value!r}")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"needs {article}, found {value!r}")  # noqa: TRY004 - as documented
+    if not abs(value) <= sys.float_info.max:  # a larger integer, infinity or NaN
+        raise ValueError(f"needs {article} of at most 308 digits, found {value!r:.30}")
     if table.type != "number":
         if value != int(value):
             raise ValueError(f"needs {article}, found {value!r}")
