@@ -15,7 +15,7 @@ from pathlib import Path
 
 from numalab.emulator.emulator_artifact import built_emulator, lacking_packages
 from numalab.emulator.emulator_specs import find_emulator
-from numalab.errors import HostError
+from numalab.errors import HostError, LabError, UserError
 from numalab.files import free_space
 from numalab.guest.verdicts import (
     KVM_DEVICE,
@@ -181,7 +181,7 @@ def check_kvm() -> Check:
     try:
         verdict = any_verdict()
     except HostError as error:
-        return replace(miss, found=_first_line(error))
+        return replace(miss, found=_first_line(error), hint=error.hint or "")
     if verdict is None:
         finding = "/dev/kvm opens; no guest has been tried in it since this host started"
         return replace(miss, found=finding, hint="numalab boot ring-4 -- true")
@@ -270,10 +270,14 @@ def check_emulator() -> Check:
         finding = f"{', '.join(lacking)} not installed (builds QEMU for mode timed)"
         hint = f"apt-get install {' '.join(lacking)}"
         return Check(name, False, finding, hint, needed=False, packages=lacking)
+    return _checked(Check(name, False, "", needed=False), _emulator_state)
+
+
+def _emulator_state() -> str:
     spec = find_emulator()
     built = built_emulator(spec)
     state = f"version {built.version}" if built else "not built yet: numalab emulator build"
-    return Check(name, True, f"{spec.name}, {state}", needed=False)
+    return f"{spec.name}, {state}"
 
 
 def check_sched_ext() -> Check:
@@ -316,13 +320,18 @@ def check_memory(needed: int = _NEEDED_MEMORY) -> Check:
 
 def check_disk(needed: int = _NEEDED_DISK) -> Check:
     """Check that the disk of the cache has `needed` bytes free."""
-    path = cache_dir()
-    free = free_space(path)
-    ok = free >= needed
-    amount = format_size(int(free)) if math.isfinite(free) else "an unknown amount"
-    finding = f"{amount} free at {path}"
-    hint = "" if ok else "free some space, or set NUMALAB_CACHE to a larger disk: 10 GiB are needed"
-    return Check("disk", ok, finding, hint)
+    hint = "free some space, or set NUMALAB_CACHE to a larger disk: 10 GiB are needed"
+
+    def state() -> str:
+        path = cache_dir()
+        free = free_space(path)
+        amount = format_size(int(free)) if math.isfinite(free) else "an unknown amount"
+        finding = f"{amount} free at {path}"
+        if free < needed:
+            raise HostError(finding)
+        return finding
+
+    return _checked(Check("disk", False, "", hint), state)
 
 
 def check_hugepages() -> Check:
@@ -347,9 +356,11 @@ def _checked(miss: Check, finding: Callable[[], str]) -> Check:
         return replace(miss, found=error.completed.stderr.strip()[:200] or "does not run")
     except HostError as error:
         return replace(miss, found=_first_line(error), hint=error.hint or miss.hint)
+    except UserError as error:
+        return replace(miss, found=_first_line(error))
 
 
-def _first_line(error: HostError) -> str:
+def _first_line(error: LabError) -> str:
     return str(error).partition("\n")[0]
 
 

@@ -20,6 +20,24 @@ def test_every_miss_has_a_finding_and_a_hint() -> None:
     disconnect_all()
 
 
+def test_no_check_raises_where_the_cache_or_a_list_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "lacking_packages", tuple)
+    with monkeypatch.context() as other:
+        (tmp_path / "emulator-configs").mkdir()
+        (tmp_path / "emulator-configs/emulators.toml").write_text("?")
+        other.setenv("NUMALAB_HOME", str(tmp_path))
+        assert "emulators.toml" in checks.check_emulator().found
+    monkeypatch.setenv("NUMALAB_CACHE", "/proc/none")
+    results = {check.name: check for check in checks.checks()}
+    for name in ("emulator", "disk", "KVM"):
+        assert not results[name].ok
+        assert results[name].found.startswith("cannot create /proc/none")
+        assert "NUMALAB_CACHE" in results[name].hint
+    disconnect_all()
+
+
 def test_a_missing_program_has_a_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str, package: str) -> Path:
         raise HostError(f"{name} is not installed", hint=f"apt-get install {package}")
