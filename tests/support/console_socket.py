@@ -28,3 +28,4 @@ class ConsoleSocket:
         self._listener.close()
         if "descriptor" in self.__dict__:
             os.close(self.descriptor)
+            del self.descriptor

@@ -107,6 +107,8 @@ def _read(descriptor: int) -> bytes:
     """Read available bytes; return none at the end of file, or after a hang-up."""
     try:
         return os.read(descriptor, _CHUNK)
+    except ConnectionResetError:  # QEMU has ended before it read what was typed
+        return b""
     except OSError as error:
         if error.errno == errno.EIO:
             return b""

@@ -1,6 +1,7 @@
 """A terminal joined to a guest's console: what is passed on, and how one leaves."""
 
 import os
+import select
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -111,6 +112,20 @@ def test_a_guest_that_reads_nothing_can_be_left() -> None:
         with pytest.raises(BlockingIOError):  # as soon as everything between is full
             while True:
                 os.write(keyboard, bytes(60_000).replace(b"\0", b"x"))
+
+
+def test_a_guest_that_ends_before_it_reads_what_was_typed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # in place of pytest's
+    (keys, keyboard), (_, screen) = os.pipe(), os.pipe()
+    with guest() as fake, joined(fake, keys, screen) as terminal:
+        os.write(fake.master, READY)
+        os.write(keyboard, b"typed ahead\n")
+        select.select([fake.master], [], [], SECONDS)
+        fake.socket.close()  # the console is reset
+    assert not terminal.left
+    assert capfd.readouterr().err == ""
 
 
 def test_a_console_that_cannot_be_opened() -> None:
