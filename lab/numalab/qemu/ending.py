@@ -58,7 +58,14 @@ class Ending:
                 hint="see that its daemon runs (systemctl status libvirtd), and do it again",
             )
         if self.signal is not None:
-            name = signal.Signals(self.signal).name
+            name = _signal_name(self.signal)
             why = f"; {OUT_OF_MEMORY}" if self.oom_kill else ""
             return Loss(LossCause.HOST, f"QEMU was killed by {name}{why}")
         return _LOSSES.get(self.kind)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

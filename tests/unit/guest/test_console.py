@@ -294,6 +294,11 @@ def test_whose_doing_a_loss_is(ending: Ending, cause: LossCause | None) -> None:
     assert (loss and loss.cause) == cause
 
 
+def test_a_signal_without_a_name_has_its_number() -> None:
+    loss = Ending("failed", signal=40).loss()
+    assert loss is not None and loss.reason == "QEMU was killed by signal 40"
+
+
 def test_a_host_that_ran_out_of_memory_is_named() -> None:
     loss = Ending("failed", signal=9, oom_kill=True).loss()
     assert loss is not None and loss.cause is LossCause.HOST
