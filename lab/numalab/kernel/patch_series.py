@@ -12,7 +12,7 @@ from numalab.locks import locked
 from numalab.progress import Progress
 from numalab.source import git
 from numalab.source.kernel_source import ENDINGS, fetch_source, unpack
-from numalab.source.patch import HunkFailed, renew_offsets
+from numalab.source.patch import HunkFailed, PatchError, renew_offsets
 from numalab.source.plain_files import NotPlain
 from numalab.source.series import (
     Series,
@@ -83,7 +83,7 @@ def is_range(text: str) -> bool:
     """Tell whether `text` is `git:PATH@FROM..TO`, or FROM..TO in the current folder."""
     if text.startswith(git.PREFIX):
         return ".." in text.rpartition("@")[2] and "@" in text
-    is_path = text[0] in "./~" or re.search(r"(^|[/+])\.\.(/|$)", text)
+    is_path = text.startswith((".", "/", "~")) or re.search(r"(^|[/+])\.\.(/|$)", text)
     return ".." in text and not is_path and not home_expanded(text).exists()
 
 
@@ -207,6 +207,9 @@ def _renewed(
         try:
             if patch in series.patches:
                 texts[patch.path] = renew_offsets(read_patch(patch.path), current)
+        except PatchError as error:
+            reason = f"cannot be refreshed: {error}; an encoded mail must be decoded first"
+            raise UserError(reason, file=patch.path) from None
         except (HunkFailed, NotPlain) as error:
             raise UserError(f"does not apply: {error}", file=patch.path) from None
         touched.update(apply_series([Series(series.name, (patch,))], current))

@@ -196,7 +196,7 @@ def test_a_folder_without_git(repository: Path, tmp_path: Path) -> None:
     ("text", "is_one"),
     [
         ("v6.12..fix", True), ("v6.12..", True), ("a/b..c/d", True), ("../x.patch", False),
-        ("debian-6.12+../x.patch", False), ("x/../y.patch", False),
+        ("debian-6.12+../x.patch", False), ("x/../y.patch", False), ("", False),
     ],
 )  # fmt: skip
 def test_a_path_above_is_no_range(text: str, is_one: bool) -> None:

@@ -1,3 +1,4 @@
+import base64
 import json
 import re
 from pathlib import Path
@@ -119,6 +120,12 @@ def test_refresh_renews_offsets(project: Path) -> None:
     patch.write_text(text.replace("-line 10", "-line X"))
     with pytest.raises(UserError, match="does not apply: hunk 1 of 1 does not fit kernel/sched"):
         numalab("refresh", "change")
+    head = "From x Mon Sep 17 00:00:00 2001\nContent-Transfer-Encoding: base64\n\n"
+    mail = project / "mails/0001.patch"
+    mail.parent.mkdir()
+    mail.write_text(head + base64.encodebytes(text.encode()).decode())
+    with pytest.raises(UserError, match=r"0001\.patch: cannot be refreshed: holds no diff; an enc"):
+        numalab("refresh", str(mail.parent), "--base", "plain")
     with pytest.raises(UserError, match="only the patches of a folder can be refreshed"):
         numalab("refresh", str(patch), "--base", "plain")
 
