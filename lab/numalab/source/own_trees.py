@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from numalab.errors import UserError
+from numalab.files import home_expanded
 from numalab.source import git
 from numalab.source.debian_packages import NotFetched
 
@@ -35,10 +36,10 @@ def find_own_tree(text: str, endings: tuple[str, ...]) -> str:
 
     Each path of $NUMALAB_LINUX (separated by colons) is a folder with `linux-RELEASE` or
     `linux-RELEASE.tar.xz` (any of `endings`), or a git repository with the tag `vRELEASE`. Raises
-    NoOwnTree, which lists them.
+    NoOwnTree, which lists them, and UserError for an unknown home folder.
     """
     release = own_release(text)
-    paths = [Path(part).expanduser() for part in os.environ.get(VARIABLE, "").split(":") if part]
+    paths = [home_expanded(part) for part in os.environ.get(VARIABLE, "").split(":") if part]
     for path in paths:
         for ending in ("", *endings):
             candidate = path / f"linux-{release}{ending}"

@@ -76,6 +76,12 @@ def test_a_missing_release_is_explained(
         ensure_kernel(spec)
 
 
+def test_a_home_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "~no-such-user/linux")
+    with pytest.raises(UserError, match="~no-such-user/linux: there is no such home folder"):
+        find_own_tree("mainline:4.12", ENDINGS)
+
+
 def test_build_all_skips_a_missing_release(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     kernels = project / "kernel-configs/kernels.toml"
