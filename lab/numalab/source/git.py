@@ -29,6 +29,7 @@ _REPOSITORY_MODE = "160000 "
 _NO_SPACE = "No space left"
 _FULL = 32 << 20  # bytes: what a full disk may still have
 _ALL_AT_THE_TOP = "/*"
+_STANDARD = "--exclude-standard"
 _IGNORE_BYTES = 1 << 16  # its rules are words of a command line
 _LONGEST = 300  # characters of a message of git
 
@@ -131,15 +132,20 @@ def _write_tree(path: Path, repository: Path, index: Path, is_top: bool) -> str:
         "GIT_INDEX_FILE": str(index),
     }
     git(["add", "--all", "."], cwd=path, env=environment)
-    ignored = _hidden_at_the_top(path, environment)
+    rules = _rules_but_debians(path)
+    ignored = _listed(["--others", *rules], path, environment) if rules else []
     if is_top:
-        words = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
-        tracked = git(words, cwd=path, errors="surrogateescape").stdout.split("\0")
-        ignored += [name for name in tracked if name and os.path.lexists(path / name)]
+        tracked = _listed(["--cached", "--ignored", _STANDARD], path)
+        ignored += [name for name in tracked if os.path.lexists(path / name)]
     files = [name for name in ignored if not (path / name).is_dir() or (path / name).is_symlink()]
-    if files:
-        names = "".join(f"{name}\0" for name in files)
-        git(["update-index", "--add", "-z", "--stdin"], cwd=path, env=environment, stdin=names)
+    # The index is that of the last snapshot: it may have what is ignored only now.
+    late = set(_listed(["--cached", "--ignored", _STANDARD], path, environment))
+    if late and rules:
+        late.intersection_update(_listed(["--cached", "--ignored", *rules], path, environment))
+    for option, names in (("--force-remove", late.difference(files)), ("--add", files)):
+        if names:
+            words, lines = ["update-index", option, "-z", "--stdin"], "\0".join(names)
+            git(words, cwd=path, env=environment, stdin=lines)
     staged = git(["ls-files", "-z", "--stage"], cwd=path, env=environment).stdout.split("\0")
     for entry in staged:
         if entry.startswith(_REPOSITORY_MODE):
@@ -148,10 +154,17 @@ def _write_tree(path: Path, repository: Path, index: Path, is_top: bool) -> str:
     return git(["write-tree"], cwd=path, env=environment).stdout.strip()
 
 
-def _hidden_at_the_top(path: Path, environment: dict[str, str]) -> list[str]:
-    """Return the files that only the rule `/*` ignores, which Debian adds to the kernel's own.
+def _listed(words: list[str], path: Path, environment: dict[str, str] | None = None) -> list[str]:
+    """Return the names that `git ls-files` lists."""
+    words = ["ls-files", "-z", *words]
+    listed = git(words, cwd=path, env=environment, errors="surrogateescape").stdout
+    return [name for name in listed.split("\0") if name]
 
-    What a build leaves is ignored by others, and stays out.
+
+def _rules_but_debians(path: Path) -> list[str]:
+    """Return the options of a .gitignore with the rule `/*`, without that rule; else none.
+
+    Debian adds it to the kernel's own, which ignore what a build leaves.
     """
     file = path / ".gitignore"
     if not file.is_file() or file.is_symlink():  # git follows none
@@ -162,10 +175,7 @@ def _hidden_at_the_top(path: Path, environment: dict[str, str]) -> list[str]:
         return []
     real = (rule for rule in rules if rule.strip() and not rule.startswith("#"))
     kept = [f"!{_ALL_AT_THE_TOP}", *(rule for rule in real if rule != _ALL_AT_THE_TOP)]
-    words = ["ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
-    words += [f"--exclude={rule}" for rule in kept]
-    listed = git(words, cwd=path, env=environment, errors="surrogateescape").stdout
-    return [name for name in listed.split("\0") if name]
+    return ["--exclude-per-directory=.gitignore", *(f"--exclude={rule}" for rule in kept)]
 
 
 def _said(failed: CommandFailed) -> str:

@@ -1,5 +1,6 @@
 """A folder of the user as a kernel source: all of its files, whatever the environment says."""
 
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,6 +67,24 @@ def test_a_tracked_file_is_part_of_it_though_gitignore_names_it(tree: Path) -> N
     assert names(tree) == {"Makefile", ".gitignore", "a.mod.c"}
     (tree / "a.mod.c").unlink()
     assert names(tree) == {"Makefile", ".gitignore"}
+
+
+@pytest.mark.parametrize("rule", ["", "/*\n!/debian/\n"])
+@pytest.mark.parametrize("own", [False, True])
+def test_what_an_earlier_snapshot_had_makes_no_difference(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool, rule: str
+) -> None:
+    if not own:
+        shutil.rmtree(tree / ".git")
+    (tree / "debian").mkdir()
+    for name in ("left.c", "kept.c", "debian/left.c"):
+        (tree / name).write_text("")
+    assert names(tree) == {"Makefile", ".gitignore", "left.c", "kept.c", "debian/left.c"}
+    (tree / ".gitignore").write_text(f"left.c\n{rule}")
+    assert names(tree) == {"Makefile", ".gitignore", "kept.c"}
+    warm = snapshot(tree).tree
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "empty"))
+    assert snapshot(tree).tree == warm
 
 
 DEBIAN = "*.o\na\0b\n/vmlinux\n!keep.o\n# Debian packaging\n/*\n!/debian/\n"
