@@ -36,7 +36,7 @@ _MIB = 1 << 20
 _LONGEST_SCRIPT = 1 << 20
 _ANSWER = re.compile(rb"\x05([0-9]{1,9}) ([0-9]{1,3})\x06")
 _LONGEST_ANSWER = 16
-_NO_CAPTURE = "no-capture"  # session.sh
+_NO_CAPTURE, _NOT_UNPACKED = "no-capture", 999  # session.sh
 _LONGEST_REASON = 4096
 _CHUNK = 4096
 _LOOK = 0.2  # seconds between two looks whether the guest still runs
@@ -81,7 +81,7 @@ class Session:
 
     def __init__(self, directory: RunDir, job_disk_mib: int) -> None:
         self._directory = directory
-        self._behind = job_disk_mib * _MIB
+        self._disk_mib = job_disk_mib  # of its file system
         self._guest: Guest | None = None
         self._console = -1
         self._started = threading.Event()
@@ -133,13 +133,17 @@ class Session:
         that the kernel lacks, HostError for a full disk of this host.
         """
         self._check()
-        mib = self._send_files(files)
         text = base64.b64encode(script.encode("utf-8", "surrogateescape"))
         if len(text) > _LONGEST_SCRIPT:
             raise UserError(f"the command is longer than {_LONGEST_SCRIPT >> 20} MiB")
+        mib = self._send_files(files)
         self._number += 1
         self._write(b"%d %d %s\n" % (mib, sample_ms, text))
         status = self._await(self._number)
+        if status == _NOT_UNPACKED:
+            self._in_guest = {name: self._in_guest[name] for name in self._in_guest.keys() - files}
+            room = f"is there room on its disk of {self._disk_mib} MiB?"
+            raise UserError(f"the guest could not unpack {mib} MiB of files; {room}")
         self.collect(into.out, f"/out/commands/{self._number}")
         with suppress(FileNotFoundError):
             reason = read_regular(into.out / _NO_CAPTURE, _LONGEST_REASON, follow=False)
@@ -182,7 +186,7 @@ class Session:
             raise UserError(f"the files of a command have more than {INBOX_MIB} MiB")
         try:
             with self._directory.job_disk.open("r+b") as disk:
-                disk.seek(self._behind)
+                disk.seek(self._disk_mib * _MIB)
                 disk.write(data.getbuffer())
         except OSError as error:
             path = self._directory.job_disk
@@ -196,7 +200,7 @@ class Session:
             for answered, status in _ANSWER.findall(self._buffer):
                 if int(answered) == number:
                     self._buffer = b""
-                    return min(int(status), 255)
+                    return int(status)
             self._buffer = self._buffer[-_LONGEST_ANSWER:]
             self._check()
             self._read()

@@ -4,17 +4,19 @@
 # A line is `MIB SAMPLE_MS SCRIPT`: how much of the job disk behind its file system (from SKIP_MIB
 # on) is a tar archive with files for it, how often its memory is read (0: never), and the script in
 # base64. What command N leaves is in /job/out/commands/N; then the host is told `ENQ N STATUS ACK`.
-# guest/session.py is the host's end.
+# It is not run if its files do not fit, which are removed. guest/session.py is the host's end.
 set -u
 
 LAB=/usr/lib/numalab
 COMMANDS=/job/out/commands
 NO_CAPTURE=no-capture # why nothing is recorded, beside what a command leaves
+NOT_UNPACKED=999      # in place of a status
 
 # shellcheck disable=SC1091 # in the image
 . $LAB/capture.sh
 
 complain() { printf 'numalab: %s\n' "$1" >/dev/console; }
+archive() { busybox dd if=/dev/pmem1 iflag=direct bs=1M skip="$1" count="$2" status=none; }
 tell() { printf '\005%s %s\006' "$1" "$2"; }
 
 stty raw -echo
@@ -35,9 +37,13 @@ while IFS=' ' read -r mib sample_ms line; do
     place=$COMMANDS/$number
     busybox mkdir -p "$place/files"
     printf %s "$line" | busybox base64 -d >/run/numalab.command
-    [ "$mib" = 0 ] ||
-        busybox dd if=/dev/pmem1 iflag=direct bs=1M skip="$1" count="$mib" status=none |
-        busybox tar xf - -C /job/files
+    if [ "$mib" != 0 ] && ! archive "$1" "$mib" | busybox tar xf - -C /job/files; then
+        archive "$1" "$mib" | busybox tar tf - | while IFS= read -r name; do
+            busybox rm -f "/job/files/$name"
+        done
+        tell $number $NOT_UNPACKED
+        continue
+    fi
     # Extracting removes the trace instance, so that each command gets one of its own.
     capture_start || printf '%s\n' "$CAPTURE_REASON" >"$place/$NO_CAPTURE"
     OUT=$place/files $LAB/numalab-run "$place" "$sample_ms" p -- sh /run/numalab.command \

@@ -4,6 +4,7 @@ import base64
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 import tempfile
 import threading
@@ -33,6 +34,7 @@ class TalkingGuest:
         self.sent: list[tuple[int, int, str]] = []
         self.files: list[dict[str, bytes]] = []
         self.over = threading.Event()
+        self.has_room = True
 
     def end(self) -> None:
         self.over.set()
@@ -52,7 +54,8 @@ class TalkingGuest:
                     line, _, buffer = buffer.partition(b"\n")
                     number += 1
                     self.take(line)
-                    os.write(host, b"[ 1.0] kernel says\x05%d %d\x06" % (number, number + 2))
+                    status = number + 2 if self.has_room else 999
+                    os.write(host, b"[ 1.0] kernel says\x05%d %d\x06" % (number, status))
         self.socket.close()
         shutil.rmtree(self.console.parent)
         raise GuestLost("ended")
@@ -126,6 +129,65 @@ def test_too_many_files_are_refused(
             session.run("true", {"x": bytes(1 << 20)}, RunDir(tmp_path / "1"))
         assert not guest.sent
         assert session.run("true", {"x": bytes(1000)}, RunDir(tmp_path / "1")) == 3
+
+
+def test_files_that_the_guest_could_not_unpack_are_sent_again(
+    directory: RunDir, tmp_path: Path
+) -> None:
+    with started(directory) as (session, guest):
+        into = RunDir(tmp_path / "1")
+        session.run("true", {"first": b"1"}, into)
+        guest.has_room = False
+        refused = r"could not unpack 4 MiB of files; is there room on its disk of 2 MiB\?"
+        with pytest.raises(UserError, match=refused):
+            session.run("true", {"big": bytes(3 << 20)}, into)
+        guest.has_room = True
+        with pytest.raises(UserError, match="longer than"):
+            session.run("x" * (1 << 20), {"new": b"3"}, into)
+        session.run("true", {"first": b"1", "big": b"2", "new": b"3"}, into)
+    assert guest.files[-1] == {"big": b"2", "new": b"3"}
+
+
+BUSYBOX = """#!/bin/sh
+case $1 in
+mount | ip | dmesg | sync) ;;
+*) exec "$@" ;;
+esac
+"""
+
+
+def test_the_script_of_the_guest_runs_nothing_without_its_files(tmp_path: Path) -> None:
+    """The second archive ends in the middle of its last file, as a disk without room would."""
+    for name in ("bin", "lab", "machine", "job/files"):
+        (tmp_path / name).mkdir(parents=True)
+    programs = {"bin/busybox": BUSYBOX, "bin/stty": "", "lab/capture.sh": "capture_stop() { :; }\n"
+                "capture_start() { :; }\ncapture_wanted() { false; }\n",
+                "lab/numalab-run": "#!/bin/sh\nshift 4\nexec \"$@\"\n"}  # fmt: skip
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    places = {"/usr/lib/numalab": "lab", "/job": "job", "/run/machine": "machine", "iflag=direct ":
+              None, "/run/numalab": "command", "/dev/pmem1": "disk"}  # fmt: skip
+    script = session_job(1, (), 64).files["session.sh"].decode()
+    for place, ours in places.items():
+        script = script.replace(place, str(tmp_path / ours) if ours else "")
+    with tarfile.open(tmp_path / "disk", "w") as archive:
+        for name, size in (("small", 10), ("sub/big", 3 << 20)):
+            member = tarfile.TarInfo(name)
+            member.size = size
+            archive.addfile(member, io.BytesIO(bytes(size)))
+    text = base64.b64encode(f"ls -R {tmp_path}/job/files; exit 7".encode()).decode()
+    done = subprocess.run(
+        ["sh", "-c", script, "session.sh", "0"],
+        input=f"4 0 {text}\n2 0 {text}\n0 0 {text}\n",
+        env={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "\x050 0\x06\x051 7\x06\x052 999\x06\x053 7\x06"
+    commands = tmp_path / "job/out/commands"
+    assert "small" not in (commands / "3/stdout").read_text()
 
 
 def test_the_job_carries_the_script_of_the_guest() -> None:
