@@ -13,22 +13,32 @@ from numalab.errors import HostError, shown
 from numalab.files import make_dir
 
 
-def _try_lock(descriptor: int) -> bool:
+def _lock(descriptor: int, path: Path, flags: int = LOCK_NB) -> bool:
+    """Lock an open file; False where another process has it. Raises HostError."""
     try:
-        flock(descriptor, LOCK_EX | LOCK_NB)
+        flock(descriptor, LOCK_EX | flags)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise _refused(path, error) from None
     return True
 
 
+def _refused(path: Path, error: OSError) -> HostError:
+    return HostError(f"cannot lock {shown(path)}: {error.strerror}")
+
+
 def is_locked(path: Path) -> bool:
-    """Tell whether some process holds the lock on an existing folder or file."""
+    """Tell whether some process holds the lock on an existing folder or file.
+
+    Raises HostError where the file system has no locks.
+    """
     try:
         descriptor = _opened(path, 0)
     except OSError:
         return False
     try:
-        return not _try_lock(descriptor)
+        return not _lock(descriptor, path)
     finally:
         os.close(descriptor)
 
@@ -41,7 +51,10 @@ def _opened(path: Path, flags: int) -> int:
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise OSError(errno.EINVAL, "not a file or a folder", str(path))
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o600)
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError):  # NFS wants a file that is open for writing: flock(2)
+        return os.open(path, os.O_RDWR | flags, 0o600)
+    return os.open(path, os.O_RDONLY | flags, 0o600)
 
 
 @contextmanager
@@ -62,17 +75,17 @@ def locked(
     try:
         descriptor = _opened(path, 0 if path.is_dir() else os.O_CREAT)
     except OSError as error:
-        raise HostError(f"cannot lock {shown(path)}: {error.strerror}") from None
+        raise _refused(path, error) from None
     try:
-        if not _try_lock(descriptor):
+        if not _lock(descriptor, path):
             if on_wait is not None:
                 on_wait()
             deadline = time.monotonic() + patience
-            while not wait and not _try_lock(descriptor):
+            while not wait and not _lock(descriptor, path):
                 if time.monotonic() >= deadline:
                     raise HostError(f"another numalab is using {shown(path)}")
                 time.sleep(0.1)
-            flock(descriptor, LOCK_EX)
+            _lock(descriptor, path, 0)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -1,5 +1,7 @@
 """A cache that is missing, damaged, read-only or somebody else's."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -265,3 +267,24 @@ def test_a_user_id_that_has_no_entry_in_passwd(words: str, code: int) -> None:
     if code and words != "doctor":
         assert done.stderr.startswith(NO_HOME)
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_is_locked_as_nfs_wants_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exclusive lock needs a file that is open for writing: flock(2)."""
+
+    def lock(descriptor: int, operation: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, operation)
+
+    flock = fcntl.flock
+    monkeypatch.setattr("numalab.locks.flock", lock)
+    with locked(cache / "file"):
+        assert is_locked(cache / "file")
+    with (
+        pytest.raises(HostError, match=r"cannot lock .*/cache: Bad file descriptor"),
+        locked(cache),
+    ):
+        pass
+    with pytest.raises(HostError, match=r"cannot lock .*/cache: Bad file descriptor"):
+        is_locked(cache)
