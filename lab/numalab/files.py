@@ -33,8 +33,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it to `path` when the block succeeds.
 
     The block creates a file, which then only this user can read, or a folder. It is removed on any
-    failure, after SIGKILL by the next command that writes to the same folder. A full disk is a
-    HostError that names the path.
+    failure, after SIGKILL by the next command that writes to the same folder. A file is on the disk
+    before it has its name. A full disk is a HostError that names the path.
     """
     make_dir(path.parent)
     _check_replaceable(path)
@@ -43,8 +43,10 @@ def replacing(path: Path) -> Iterator[Path]:
             # Some programs look at the suffix; libraries in Rust take only UTF-8.
             temporary = scratch / (path.name if _is_utf8(path) else "new")
             yield temporary
-            if temporary.is_file() and not temporary.stat().st_mode & 0o100:
-                temporary.chmod(0o600)
+            if temporary.is_file():
+                if not temporary.stat().st_mode & 0o100:
+                    temporary.chmod(0o600)
+                _sync(temporary)
             if temporary.is_dir() and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             temporary.replace(path)
@@ -54,6 +56,15 @@ def replacing(path: Path) -> Iterator[Path]:
         if full := _FULL_IN_RUST.search(str(error)):
             raise HostError(f"cannot write {shown(path)}: {os.strerror(int(full[1]))}") from error
         raise
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file is on the disk: its new name may be before its data (a power cut)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check_replaceable(path: Path) -> None:

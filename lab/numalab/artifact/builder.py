@@ -128,8 +128,8 @@ def build(artifact: Artifact[T], tell: Progress = no_progress) -> T:
 
 
 def existing_file(path: Path) -> Path | None:
-    """Read an entry that is one file."""
-    return path if path.is_file() else None
+    """Read an entry that is one file. One without data is what a power cut left."""
+    return path if path.is_file() and path.stat().st_size else None
 
 
 def log_file(kind: Kind, name: str) -> Path:

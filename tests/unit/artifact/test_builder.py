@@ -48,6 +48,12 @@ def test_an_artifact_is_built_once(kind: Kind) -> None:
     assert build(artifact(kind, "exit 1")) == path == cached(artifact(kind))
 
 
+def test_an_entry_without_data_is_built_again(kind: Kind) -> None:
+    build(artifact(kind)).write_bytes(b"")  # what a power cut may leave
+    assert cached(artifact(kind)) is None
+    assert build(artifact(kind)).read_text() == "saved\n"
+
+
 def test_a_failure_leaves_no_entry_and_its_log(kind: Kind) -> None:
     script = "echo half >state; echo 'x.c:1: error: bad'; exit 1"
     for _ in range(2):

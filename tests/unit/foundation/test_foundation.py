@@ -114,6 +114,20 @@ def test_replacing_is_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (tmp_path / "folder").is_dir()
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        assert not (tmp_path / "a").exists()
+
+    monkeypatch.setattr("os.fsync", sync)
+    write_text(tmp_path / "a", "1")
+    assert synced == [(tmp_path / "a").stat().st_ino]
+
+
 def test_a_device_a_pipe_or_a_socket_is_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/null")
