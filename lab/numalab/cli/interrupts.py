@@ -1,18 +1,23 @@
 """Ctrl-C, SIGTERM and a closed terminal: reported at once, and remembered."""
 
+import math
 import os
 import signal
+import time
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+_TIME_TO_END = 3.0  # seconds
+
+
 class _Received:
-    """The signal that ended this command, if one did."""
+    """The signal that ended this command, if one did, and when the last one was obeyed (s)."""
 
     number: int = 0
+    at: float = -math.inf
 
 
 def handle_signals() -> None:
@@ -36,19 +41,17 @@ def received_signal() -> int:
     return _Received.number
 
 
-def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+def _interrupt(number: int, _frame: FrameType | None) -> None:
     """Report the signal at once: ending the guest and storing its files takes a moment.
 
-    A second signal must not disturb that. It gets an empty handler, not SIG_IGN: if both arrive
-    at once, Python prints a traceback for an ignored one (_PyErr_CheckSignalsTstate()).
+    Another signal meanwhile must not disturb that. A later one interrupts the command again: it may
+    hang, or the exception was raised where Python ignores it (`object.__del__`). No handler becomes
+    SIG_IGN: Python prints a traceback for a signal that has arrived (_PyErr_CheckSignalsTstate()).
     """
-    for signal_number in SIGNALS:
-        signal.signal(signal_number, _leave_alone)
-    _Received.number = number
+    now = time.monotonic()
+    if now - _Received.at < _TIME_TO_END:
+        return
+    _Received.number, _Received.at = _Received.number or number, now
     with suppress(OSError):  # not sys.stderr: the signal may interrupt a write to it
         os.write(2, b"numalab: interrupted\n")
     raise KeyboardInterrupt
-
-
-def _leave_alone(_number: int, _frame: FrameType | None) -> None:
-    """Ignore a signal."""

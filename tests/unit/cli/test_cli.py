@@ -123,6 +123,36 @@ def test_two_signals_at_once_end_it_without_a_traceback() -> None:
         assert process.returncode in (130, 143, 0, -signal.SIGTERM, -signal.SIGINT)
 
 
+def test_a_later_signal_ends_a_command_that_lost_the_first() -> None:
+    """Python ignores an exception in `__del__`."""
+    program = """
+        import os, signal, sys, types
+        from numalab.cli import interrupts
+        from numalab.cli.entry import main
+
+        class Ended:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def run():
+            sys.unraisablehook = lambda _: None
+            Ended()
+            os.kill(os.getpid(), signal.SIGINT)
+            print("goes on", flush=True)
+            interrupts._Received.at -= 3
+            os.kill(os.getpid(), signal.SIGINT)
+            print("still goes on", flush=True)
+
+        sys.modules["numalab.cli.main"] = types.SimpleNamespace(main=run)
+        main()
+    """
+    words = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout == "goes on\n"
+    assert done.stderr == "numalab: interrupted\n" * 2
+    assert done.returncode == 128 + signal.SIGTERM
+
+
 def test_ctrl_c_ends_the_wait_for_a_lock(tmp_path: Path) -> None:
     """The module of the command imports polars, whose handler restarts system calls."""
     program = """
