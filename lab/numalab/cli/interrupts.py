@@ -8,9 +8,7 @@ from contextlib import suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-_TIME_TO_END = 3.0  # seconds
+_TIME_TO_END = 30.0  # seconds, to end guests and to store their files
 
 
 class _Received:

@@ -139,7 +139,7 @@ def test_a_later_signal_ends_a_command_that_lost_the_first() -> None:
             Ended()
             os.kill(os.getpid(), signal.SIGINT)
             print("goes on", flush=True)
-            interrupts._Received.at -= 3
+            interrupts._Received.at -= 30
             os.kill(os.getpid(), signal.SIGINT)
             print("still goes on", flush=True)
 
