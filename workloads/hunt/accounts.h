@@ -5,8 +5,8 @@
  *   load N thread T of PID ran_ns N ticks N voluntary N involuntary N migrations N
  *   load N thread T runnable N load N       averages (kernel/sched/pelt.c), when it stopped
  *   load N process PID ticks N reaped N     CPU time of all its threads, and of children that it reaped
- *   load N thread T preferred NODE group ID faults N
  *   load N thread T node NODE private N shared N group_private N group_shared N
+ *   load N thread T preferred NODE group ID faults N      after its nodes
  *   load N first|last switches N forks N    /proc/stat, between the marks `reading` and `read`
  *   load N first|last cpu N busy N idle N   in ticks
  *
@@ -48,25 +48,52 @@ static int read_ticks(pid_t pid, const char *thread, long *ticks, long *reaped)
 	return count == 4;
 }
 
-static void tell_faults(int load, const char *thread, const char *line)
+/* NUMA hinting faults of a thread: on each node its private and shared ones, and those of its group. */
+struct faults {
+	long preferred, total;
+	int group, is_told, nodes, node[MAX_NODES];
+	unsigned long any, on[MAX_NODES][4];
+};
+
+static void read_faults(const char *line, struct faults *faults)
 {
 	unsigned long private, shared, group_private, group_shared;
 	int node;
 
-	if (sscanf(line, "numa_faults node=%d task_private=%lu task_shared=%lu group_private=%lu group_shared=%lu",
-		   &node, &private, &shared, &group_private, &group_shared) == 5)
+	faults->is_told |= sscanf(line, "total_numa_faults : %ld", &faults->total) == 1;
+	(void)(sscanf(line, "numa_preferred_nid : %ld", &faults->preferred) ||
+	       sscanf(line, "current_node=%*d, numa_group_id=%d", &faults->group));
+	if (faults->nodes == MAX_NODES ||
+	    sscanf(line, "numa_faults node=%d task_private=%lu task_shared=%lu group_private=%lu group_shared=%lu",
+		   &node, &private, &shared, &group_private, &group_shared) != 5)
+		return;
+	faults->any |= private | shared | group_private | group_shared;
+	faults->node[faults->nodes] = node;
+	memcpy(faults->on[faults->nodes++], (unsigned long[]){ private, shared, group_private, group_shared },
+	       sizeof(faults->on[0]));
+}
+
+/* The thread's own line comes last: with it, all of its nodes are told. */
+static void tell_faults(int load, const char *thread, const struct faults *faults)
+{
+	if (!faults->is_told || !(faults->any || faults->total))
+		return;
+	for (int i = 0; i < faults->nodes; i++)
 		printf("load %d thread %s node %d private %lu shared %lu group_private %lu group_shared %lu\n", load,
-		       thread, node, private, shared, group_private, group_shared);
+		       thread, faults->node[i], faults->on[i][0], faults->on[i][1], faults->on[i][2],
+		       faults->on[i][3]);
+	printf("load %d thread %s preferred %ld group %d faults %ld\n", load, thread, faults->preferred,
+	       faults->group, faults->total);
 }
 
 static void tell_thread(int load, pid_t pid, const char *thread)
 {
-	long ticks, reaped, voluntary = -1, involuntary = -1, migrations = -1, preferred = -1, faults = -1;
-	long weighted = -1, runnable = -1;
+	long ticks, reaped, voluntary, involuntary, migrations, weighted, runnable;
+	struct faults faults = { .preferred = -1 };
+	int counts = 0, averages = 0;
 	unsigned long long ran = 0;
 	FILE *file = open_of(pid, thread, "schedstat");
 	char line[256];
-	int group;
 
 	if (!file)
 		return;
@@ -77,23 +104,18 @@ static void tell_thread(int load, pid_t pid, const char *thread)
 	if (!file)
 		return;
 	while (fgets(line, sizeof(line), file)) {
-		(void)(sscanf(line, "nr_voluntary_switches : %ld", &voluntary) ||
-		       sscanf(line, "nr_involuntary_switches : %ld", &involuntary) ||
-		       sscanf(line, "se.nr_migrations : %ld", &migrations) ||
-		       sscanf(line, "se.avg.load_avg : %ld", &weighted) ||
-		       sscanf(line, "se.avg.runnable_avg : %ld", &runnable) ||
-		       sscanf(line, "numa_preferred_nid : %ld", &preferred) ||
-		       sscanf(line, "total_numa_faults : %ld", &faults));
-		if (faults > 0 && sscanf(line, "current_node=%*d, numa_group_id=%d", &group) == 1)
-			printf("load %d thread %s preferred %ld group %d faults %ld\n", load, thread,
-			       preferred, group, faults);
-		if (faults > 0)
-			tell_faults(load, thread, line);
+		counts += sscanf(line, "nr_voluntary_switches : %ld", &voluntary) == 1 ||
+			  sscanf(line, "nr_involuntary_switches : %ld", &involuntary) == 1 ||
+			  sscanf(line, "se.nr_migrations : %ld", &migrations) == 1;
+		averages += sscanf(line, "se.avg.load_avg : %ld", &weighted) == 1 ||
+			    sscanf(line, "se.avg.runnable_avg : %ld", &runnable) == 1;
+		read_faults(line, &faults);
 	}
 	fclose(file);
-	if (weighted >= 0 && runnable >= 0)
+	tell_faults(load, thread, &faults);
+	if (averages == 2)
 		printf("load %d thread %s runnable %ld load %ld\n", load, thread, runnable, weighted);
-	if (read_ticks(pid, thread, &ticks, &reaped) && voluntary >= 0 && involuntary >= 0 && migrations >= 0)
+	if (read_ticks(pid, thread, &ticks, &reaped) && counts == 3)
 		printf("load %d thread %s of %d ran_ns %llu ticks %ld voluntary %ld involuntary %ld migrations %ld\n",
 		       load, thread, pid, ran, ticks, voluntary, involuntary, migrations);
 }

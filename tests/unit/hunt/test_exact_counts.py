@@ -270,10 +270,24 @@ def test_a_thread_alone_prefers_the_node_of_its_most_faults() -> None:
     load = "time ms=1000;memory n=1 cpus=0-3"
     assert preferring(1, load) == [0]
     assert preferring(0, load) == [60]
+    assert preferring(-1, load) == [90], "it is set in the same pass as the faults"
     assert not preferring(0, load, group=11)
-    assert not preferring(-1, load)
     assert not preferring(0, f"{load};cpuset from=0 to=0-3 at=100")
     assert not preferring(0, f"{load};group name=a cpus=0")
+
+
+def test_a_thread_without_faults_prefers_no_node() -> None:
+    exact = Exact(faults={11: ThreadFaults(-1, 0, 0, {0: NodeFaults(0, 0, 3, 0)})})
+    run = recorded(LIFE, exact, MEMORY, USERS[:1])
+    assert judge_load(run, {"preferred-node", "numa-faults"})[1] == {}
+    assert not preferred_node(run)
+
+
+def test_a_thread_whose_nodes_are_not_told_is_not_judged() -> None:
+    """The guest's output ends there."""
+    exact = Exact(faults={11: ThreadFaults(1, 0, 512)})
+    run = recorded(LIFE, exact, MEMORY, USERS[:1])
+    assert judge_load(run, {"preferred-node", "numa-faults"}) == ((), {})
 
 
 def test_the_drivers_lines_are_read() -> None:
@@ -284,7 +298,7 @@ def test_the_drivers_lines_are_read() -> None:
         "load 3 thread 12 node 1 private 8 shared 7 group_private 6 group_shared 5",
         "load 3 first cpu 2 busy 8 idle 7",
         "load 3 first switches 9 forks 2",
-        "load 3 last switches 9 forks -2",
+        "load 3 last switches 9 forks few",
         "load 3 thread 12 runnable 900 load 15",
     )
     expected = Exact(
@@ -296,6 +310,18 @@ def test_the_drivers_lines_are_read() -> None:
     )
     assert parse_exact("\n".join(lines)) == {3: expected}
     assert parse_output("\n".join(lines))[3].exact == expected
+
+
+@pytest.mark.parametrize("ticks", [((1 << 64) - 5_000_000) // 10_000_000, -1, (1 << 64) - 1])
+def test_a_figure_below_zero_is_judged(ticks: int) -> None:
+    text = (
+        f"load 0 thread 11 of 11 ran_ns 635000000 ticks {ticks} voluntary 2 involuntary 1"
+        f" migrations {ticks}\nload 0 process 11 ticks 62 reaped 0\n"
+    )
+    run = recorded(LIFE, parse_exact(text)[0])
+    findings, failures = judge_load(run, {"user-and-system-time", "thread-counts"})
+    assert [finding.violated for finding in findings] == [True, True]
+    assert not failures
 
 
 def test_a_kernel_that_tells_nothing_is_not_judged() -> None:

@@ -5,22 +5,23 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# The kernel's numbers may be unsigned, and wrong: each is read whatever it is.
+FIGURE = r"(-?\d{1,20})"
 _THREAD = re.compile(
-    r"load (\d{1,3}) thread (\d{1,9}) of (\d{1,9}) ran_ns (\d{1,18}) ticks (\d{1,12})"
-    r" voluntary (\d{1,12}) involuntary (\d{1,12}) migrations (\d{1,12})"
+    rf"load (\d{{1,3}}) thread (\d{{1,9}}) of (\d{{1,9}}) ran_ns {FIGURE} ticks {FIGURE}"
+    rf" voluntary {FIGURE} involuntary {FIGURE} migrations {FIGURE}"
 )
-_AVERAGES = re.compile(r"load (\d{1,3}) thread (\d{1,9}) runnable (\d{1,9}) load (\d{1,9})")
-_PROCESS = re.compile(r"load (\d{1,3}) process (\d{1,9}) ticks (\d{1,12}) reaped (\d{1,12})")
+_AVERAGES = re.compile(rf"load (\d{{1,3}}) thread (\d{{1,9}}) runnable {FIGURE} load {FIGURE}")
+_PROCESS = re.compile(rf"load (\d{{1,3}}) process (\d{{1,9}}) ticks {FIGURE} reaped {FIGURE}")
 _FAULTS = re.compile(
-    r"load (\d{1,3}) thread (\d{1,9}) preferred (-1|\d{1,3}) group (\d{1,9}) faults (\d{1,12})"
+    rf"load (\d{{1,3}}) thread (\d{{1,9}}) preferred {FIGURE} group {FIGURE} faults {FIGURE}"
 )
-# The kernel's numbers are unsigned long, and below 0 they are large.
 _NODE = re.compile(
-    r"load (\d{1,3}) thread (\d{1,9}) node (\d{1,2}) private (\d{1,20}) shared (\d{1,20})"
-    r" group_private (\d{1,20}) group_shared (\d{1,20})"
+    rf"load (\d{{1,3}}) thread (\d{{1,9}}) node (\d{{1,2}}) private {FIGURE} shared {FIGURE}"
+    rf" group_private {FIGURE} group_shared {FIGURE}"
 )
-_READING = re.compile(r"load (\d{1,3}) (first|last) switches (\d{1,18}) forks (\d{1,12})")
-_CPU = re.compile(r"load (\d{1,3}) (first|last) cpu (\d{1,4}) busy (\d{1,15}) idle (\d{1,15})")
+_READING = re.compile(rf"load (\d{{1,3}}) (first|last) switches {FIGURE} forks {FIGURE}")
+_CPU = re.compile(rf"load (\d{{1,3}}) (first|last) cpu (\d{{1,4}}) busy {FIGURE} idle {FIGURE}")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,10 @@ def numa_faults(run: LoadRecording) -> Iterator[Observation]:
     faults = run.printed.exact.faults
     stopped = run.stopped_threads if faults else frozenset()
     for pid in faults.keys() & stopped:
-        total, nodes = faults[pid].total, sum(node.own for node in faults[pid].on_node.values())
+        of_nodes = faults[pid].on_node.values()
+        if not of_nodes:  # the output ends there
+            continue
+        total, nodes = faults[pid].total, sum(node.own for node in of_nodes)
         text = f"a thread has {total} NUMA hinting faults, and {nodes} on all nodes"
         yield Observation(abs(total - nodes), text)
     tasks = faults.keys() & run.load_tasks.keys()
@@ -41,8 +44,8 @@ def preferred_node(run: LoadRecording) -> Iterator[Observation]:
     """A thread without NUMA group prefers the node of its most faults.
 
     The value is how many more another node with CPUs has (task_numa_placement(),
-    kernel/sched/fair.c, 6.12). Without cpusets and changes of domains: a thread that has no domain
-    of several nodes prefers its own node (task_numa_migrate()).
+    kernel/sched/fair.c, 5.10 to 7.3). Without cpusets and changes of domains: a thread that has no
+    domain of several nodes prefers its own node (task_numa_migrate()).
     """
     load = run.load
     if load.rebuilds_domains or any(group.cpus for group in load.groups):
@@ -51,11 +54,12 @@ def preferred_node(run: LoadRecording) -> Iterator[Observation]:
     for pid in run.printed.exact.faults.keys() & run.stopped_threads:
         faults = run.printed.exact.faults[pid]
         own = {node: of_node.own for node, of_node in faults.on_node.items()}
-        if faults.group or faults.preferred_node < 0 or not own.keys() <= with_cpus:
+        if faults.group or not any(own.values()) or not own.keys() <= with_cpus:
             continue
         most, preferred = max(own.values()), own.get(faults.preferred_node, 0)
-        text = f"a thread prefers node {faults.preferred_node}, of {preferred} of its NUMA hinting"
-        yield Observation(most - preferred, f"{text} faults, where a node has {most}")
+        name = f"node {faults.preferred_node}" if faults.preferred_node >= 0 else "no node"
+        text = f"a thread prefers {name}, of {preferred} of its NUMA hinting faults"
+        yield Observation(most - preferred, f"{text}, where a node has {most}")
 
 
 def _rests(members: list[ThreadFaults]) -> bool:
