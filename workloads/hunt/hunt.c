@@ -914,7 +914,7 @@ static void sum_loads(long *loads, long *listed)
 
 		at = group_at(line, at);
 		if (at >= 0 && sscanf(line, " .tg_load_avg_contrib : %ld", &value) == 1)
-			listed[at] = (listed[at] < 0 ? 0 : listed[at]) + value;
+			listed[at] = (listed[at] == -1 ? 0 : listed[at]) + value;
 		else if (at >= 0 && sscanf(line, " .tg_load_avg : %ld", &value) == 1)
 			loads[at] = value;
 	}
@@ -958,7 +958,7 @@ static void note_usage(void)
 	}
 }
 
-/* What cpu.stat says of a quota since the groups were made, LATE since the begin; -1 on older kernels. */
+/* What cpu.stat says of a quota since the groups were made, but LATE since the begin; -1 on older kernels. */
 static void tell_limits(int load, int place, const char *text)
 {
 	long long throttled = line_of(text, "\nnr_throttled ");
@@ -973,7 +973,7 @@ static void tell_limits(int load, int place, const char *text)
 	       line_of(text, "\nnr_periods "),
 	       throttled, line_of(text, "\nthrottled_usec "),
 	       line_of(text, "\nnr_bursts "), line_of(text, "\nburst_usec "),
-	       throttled < 0 ? -1 : throttled - throttled_before[place]);
+	       throttled - throttled_before[place]);
 }
 
 /*
@@ -995,9 +995,9 @@ static void tell_groups(int load)
 		char text[512];
 
 		if (read_usage(i, text, sizeof(text), &used)) {
-			printf("load %d group %s used_us %llu load %ld listed %ld wrong %d delay_us %ld\n", load,
-			       groups[i].name, used - used_before[i], loads[i], listed[i], count_wrong(&groups[i]),
-			       delay_us);
+			printf("load %d group %s used_us %lld load %ld listed %ld wrong %d delay_us %ld\n", load,
+			       groups[i].name, (long long)(used - used_before[i]), loads[i], listed[i],
+			       count_wrong(&groups[i]), delay_us);
 			tell_limits(load, i, text);
 		}
 	}

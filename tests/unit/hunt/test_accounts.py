@@ -91,7 +91,7 @@ def test_a_load_without_accounts_or_events_has_no_value() -> None:
 
 def test_the_drivers_line_is_read() -> None:
     line = "load 3 pid 11 ran_ns 7 waited_ns 5 switches 2 migrations 1\n"
-    (printed,) = parse_output(line + line.replace("ran_ns 7", "ran_ns -7")).values()
+    (printed,) = parse_output(line + line.replace("ran_ns 7", "ran_ns seven")).values()
     assert printed.accounts == {11: TaskAccount(7, 5, 2, 1)}
 
 
@@ -169,9 +169,9 @@ def test_the_drivers_line_about_a_group_is_read() -> None:
     (printed,) = parse_output(line + line.replace("a", "A")).values()
     assert printed.groups == {"a": GroupAccount(7, 6, 5, 1, 9)}
     (printed,) = parse_output(
-        "load 3 group a used_us 7 load -6 listed -1 wrong 0 delay_us 9\n"
+        "load 3 group a used_us -7 load -6 listed -1 wrong 0 delay_us 9\n"
     ).values()
-    assert printed.groups == {"a": GroupAccount(7, -6, -1, 0, 9)}
+    assert printed.groups == {"a": GroupAccount(-7, -6, -1, 0, 9)}
 
 
 def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
@@ -189,7 +189,8 @@ def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "listed", "value"), [(-900, 100, 90.0), (900, 1000, 0.0), (900, -1, None)]
+    ("load", "listed", "value"),
+    [(-900, 100, 90.0), (900, 1000, 0.0), (900, -1, None), (900, -100, 100.0)],
 )
 def test_a_negative_load_is_lost_and_one_of_no_queue_is_unknown(
     load: int, listed: int, value: float | None

@@ -85,6 +85,9 @@ def test_settings_that_the_load_asked_for_are_right(load: str, differing: dict[s
         ("hog cpus=0-3 policy=rr priority=7;change part=0 at=5 policy=fair", {"rank": -8},
          "the priority of /proc/PID/stat -8, not 20"),
         ("hog cpus=0-3 nice=1", {"nice": 1, "rank": 21}, "the load weight 1048576, not 838861"),
+        ("hog cpus=0-3", {"weight": -5}, "the load weight -5, not 1048576"),
+        ("hog cpus=0-3", {"rank": 1020}, "the priority of /proc/PID/stat 1020, not 20"),
+        ("hog cpus=0-3", {"nice": 119}, "the nice level 119, not 0"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(load: str, differing: dict[str, int], text: str) -> None:
@@ -133,7 +136,7 @@ def test_children_that_differ_are_counted_by_setting() -> None:
 def test_lines_of_another_form_are_left_out() -> None:
     wrong = (
         line(cpus="3-1"), line(cpus=""), line(nice="many"), line().replace("part 0", "part 100"),
-        line(weight="1" * 13), "load 0 part 0 children 57\n",
+        line(weight="1" * 21), "load 0 part 0 children 57\n",
     )  # fmt: skip
     assert parse_output("".join(wrong)) == {}
     settings = TaskSettings(frozenset({0, 1, 2, 3}), 0, 0, 0, 0, 2_100_000, 0, 0, 1 << 20, 20)

@@ -5,32 +5,31 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from numalab.hunt.loads.exact_output import Exact, parse_exact
+from numalab.hunt.loads.exact_output import FIGURE, Exact, parse_exact
 from numalab.hunt.loads.settings_output import PrintedSettings, parse_settings
 
-_COUNTER = re.compile(r"load (\d{1,3}) (begin|half|end) (\w{1,40}) (-?\d{1,18})")
+_COUNTER = re.compile(rf"load (\d{{1,3}}) (begin|half|end) (\w{{1,40}}) {FIGURE}")
 _PAGES = re.compile(r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) node (\d{1,2}) pages (\d{1,9})")
 _LOCK = re.compile(
-    r"load (\d{1,3}) part (\d{1,2}) task (\d{1,3}) turns (\d{1,12}) worst_us (\d{1,12})"
+    rf"load (\d{{1,3}}) part (\d{{1,2}}) task (\d{{1,3}}) turns {FIGURE} worst_us {FIGURE}"
 )
 _TASK_STATE = re.compile(
-    r"load (\d{1,3}) pid (\d{1,9}) utilization (-1|\d{1,6}) preferred (-1|\d{1,3})"
+    rf"load (\d{{1,3}}) pid (\d{{1,9}}) utilization {FIGURE} preferred {FIGURE}"
 )
 _ACCOUNT = re.compile(
-    r"load (\d{1,3}) pid (\d{1,9}) ran_ns (\d{1,18}) waited_ns (\d{1,18}) switches (\d{1,12})"
-    r" migrations (\d{1,12})"
+    rf"load (\d{{1,3}}) pid (\d{{1,9}}) ran_ns {FIGURE} waited_ns {FIGURE} switches {FIGURE}"
+    rf" migrations {FIGURE}"
 )
 _GROUP_ACCOUNT = re.compile(
-    r"load (\d{1,3}) group ([a-z]{1,8}) used_us (\d{1,15}) load (-?\d{1,12})"
-    r" listed (-1|\d{1,12}) wrong (\d) delay_us (\d{1,12})"
+    rf"load (\d{{1,3}}) group ([a-z]{{1,8}}) used_us {FIGURE} load {FIGURE} listed {FIGURE}"
+    rf" wrong (\d) delay_us {FIGURE}"
 )
 _LIMIT_ACCOUNT = re.compile(
-    r"load (\d{1,3}) group ([a-z]{1,8}) since_us (\d{1,15}) used_us (\d{1,15})"
-    r" user_us (-1|\d{1,15}) system_us (-1|\d{1,15}) periods (-1|\d{1,12}) throttled (-1|\d{1,12})"
-    r" throttled_us (-1|\d{1,18}) bursts (-1|\d{1,12}) burst_us (-1|\d{1,18})"
-    r" late (-1|\d{1,12})"
+    rf"load (\d{{1,3}}) group ([a-z]{{1,8}}) since_us {FIGURE} used_us {FIGURE} user_us {FIGURE}"
+    rf" system_us {FIGURE} periods {FIGURE} throttled {FIGURE} throttled_us {FIGURE}"
+    rf" bursts {FIGURE} burst_us {FIGURE} late {FIGURE}"
 )
-_GROUP_LEFT = re.compile(r"load (\d{1,3}) group ([a-z]{1,8}) left (\d{1,18}) ([a-z_]{1,31})")
+_GROUP_LEFT = re.compile(rf"load (\d{{1,3}}) group ([a-z]{{1,8}}) left {FIGURE} ([a-z_]{{1,31}})")
 _TASK = re.compile(
     r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
 )
@@ -76,8 +75,8 @@ class GroupAccount:
 class LimitAccount:
     """What `cpu.stat` of a cgroup says of its quota, after `since_us` of its existence.
 
-    `late` of the `throttled` periods are of the time since the load's begin. -1 is for what the
-    kernel does not print.
+    `late` of the `throttled` periods are of the time since the load's begin. In the others -1 is
+    for what the kernel does not print.
     """
 
     since_us: int

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numalab.cpulist import parse_cpulist
+from numalab.hunt.loads.exact_output import FIGURE
 
 _SETTINGS = re.compile(
-    r"load (\d{1,3}) part (\d{1,2}) wakee (0|1) policy (\d) nice (-?\d{1,2}) priority (\d{1,3})"
-    r" flags (\d{1,9}) runtime (\d{1,18}) deadline (\d{1,18}) period (\d{1,18})"
-    r" weight (-1|\d{1,12}) rank (-?\d{1,3}) cpus ([\d,-]{1,500})"
+    rf"load (\d{{1,3}}) part (\d{{1,2}}) wakee (0|1) policy {FIGURE} nice {FIGURE}"
+    rf" priority {FIGURE} flags {FIGURE} runtime {FIGURE} deadline {FIGURE} period {FIGURE}"
+    rf" weight {FIGURE} rank {FIGURE} cpus ([\d,-]{{1,500}})"
 )
 _CHILDREN = re.compile(
     r"load (\d{1,3}) part (\d{1,2}) children (\d{1,7})((?: [a-z]{1,8} \d{1,7})+)"

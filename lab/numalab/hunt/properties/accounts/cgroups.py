@@ -64,7 +64,7 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
     """
     for group in run.load.groups:
         kernels = run.printed.groups.get(group.name)
-        is_listed = kernels is not None and kernels.listed >= 0
+        is_listed = kernels is not None and kernels.listed != -1
         if kernels is not None and is_listed and not run.load.is_limited(group.name):
             left = kernels.load - kernels.listed
             lost = abs(kernels.load) if kernels.load < 0 else max(0, left)

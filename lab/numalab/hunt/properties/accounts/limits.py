@@ -43,6 +43,9 @@ def limit_account(run: LoadRecording) -> Iterator[Observation]:
 
 
 def _of_any_group(run: LoadRecording, account: LimitAccount) -> Iterator[str]:
+    for name, figure in vars(account).items():
+        if figure < (0 if name == "late" else -1):  # -1 is for none
+            yield f"{name} {figure}"
     if account.throttled > account.periods + 1:  # they are read one after the other
         yield f"{account.throttled} periods throttled of {account.periods}"
     if account.throttled_us > 1.05 * account.since_us * run.topology.cpu_count:

@@ -119,7 +119,7 @@ def _difference(asked: _Asked, cpus: frozenset[int] | None, task: TaskSettings) 
     weight = _IDLE if asked.policy == "idle" else _NICE_0 * 1.25**-asked.nice
     # The kernel tells slices since 6.12, and weights with CONFIG_SCHED_DEBUG.
     any_runtime = not (asked.runtime and (task.runtime or asked.deadline))
-    any_weight = task.weight < 0 or abs(task.weight / weight - 1) <= _ROUNDED
+    any_weight = task.weight == -1 or abs(task.weight / weight - 1) <= _ROUNDED
     settings: tuple[tuple[str, object, object, bool], ...] = (
         ("mask", _list(task.cpus), _list(cpus or ()), cpus is None),
         ("policy", policy, asked.policy, False),

@@ -32,7 +32,7 @@ def utilization(run: LoadRecording) -> Iterator[Observation]:
         differences = []
         for pid, state in run.printed.task_states.items():
             task, measured = run.load_tasks.get(pid), state.utilization
-            if task is None or task.part != place or measured < 0:
+            if task is None or task.part != place or measured == -1:
                 continue
             ran = run.ran_until_stopped.get(pid, NOTHING)
             if len(ran[0]):
