@@ -14,6 +14,7 @@ from numalab.hunt.properties.policies import (
     starvation,
     tardiness,
 )
+from numalab.hunt.property import judge_load
 from unit.hunt.recordings import Row, recording
 
 RANKED = "time ms=1000;sleeper n=1 cpus=0-1 policy=fifo priority=50;hog n=2 cpus=0-3"
@@ -108,6 +109,18 @@ def test_a_deadline_task_gets_its_runtime_and_not_more(ran: float, value: float)
     rows: list[Row] = [(1, "-hog0.0", 0, 0, 1000), (1, "hog0.0", 0, 600, 600 + ran)]
     (finding,) = deadline(recording(load, rows))
     assert finding.value == pytest.approx(value)
+
+
+def test_tasks_whose_policy_was_refused_are_fair() -> None:
+    load = f"{SERVED} sleep=20000;hog n=1 cpus=0-3 policy=deadline runtime=2000 period=10000"
+    rows: list[Row] = [(2, "hog1.0", 0, 0, 1000), (1, "-sleeper0.0", 1, 100, 150)]
+    for turn in range(40):
+        rows.append((1, "sleeper0.0", 1, 150 + 20 * turn, 151 + 20 * turn))
+    names = {"deadline", "priority", "tardiness"}
+    for refused, judged in ((0, names), (1, set())):
+        printed = Printed(counters={"end": {"refused": refused}})
+        findings, failures = judge_load(replace(recording(load, rows), printed=printed), names)
+        assert ({finding.prop for finding in findings}, failures) == (judged, {})
 
 
 def test_the_longest_wait_of_a_fair_task_is_found() -> None:

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from numalab.hunt.case import Case, machine_of
+from numalab.hunt.generate.draw import everywhere, is_admitted
 from numalab.hunt.loads.load_text import parse_loads, render_load
 from numalab.hunt.simplify.implausibility import implausibility
 from numalab.hunt.simplify.shrink import shrink
@@ -137,3 +140,38 @@ def test_dies_stay_where_the_rule_needs_them_and_go_where_not() -> None:
 
     assert small(2) == CpuShape(1, 2, 1, 1)
     assert small(1).dies == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("hog n=4 cpus=0-3 policy=deadline runtime=4000 period=10000", 4),
+        ("hog n=4 cpus=0-3;change at=90 part=0 policy=deadline runtime=4000 period=10000", 4),
+        ("hog n=2 cpus=0-3 policy=deadline runtime=4000 period=10000;hog n=2 cpus=0-3", 2),
+    ],
+)
+def test_deadline_tasks_stay_admitted(text: str, least: int) -> None:
+    """On all CPUs of the machine, and on enough of them."""
+    machine = machine_of(
+        'summary = "s"\nnodes = 2\ncpus = 2\nmemory_mib = 256\n'
+        '[shape]\nkind = "full"\ndistances = [10, 20]\n'
+    )
+    assert machine is not None
+    tasks = 4 if "n=4" in text else 2
+
+    def violates(cases: Sequence[Case]) -> list[list[bool]]:
+        assert all(is_admitted(load) for case in cases for load in case.loads)
+        for case in cases:
+            for load in case.loads:
+                policies = {(c.part, c.policy) for c in load.changes}
+                policies |= {(place, part.policy) for place, part in enumerate(load.parts)}
+                for place, policy in policies:
+                    if place is not None and policy == "deadline":
+                        assert load.parts[place].cpus == everywhere(case.machine)
+        return [
+            ["deadline" in c.only(load).text and load.parts[0].count == tasks for load in c.loads]
+            for c in cases
+        ]
+
+    small = shrink(Case(machine, parse_loads(f"time ms=1500;{text}")), violates, lambda: True).case
+    assert small.machine.cpu_count == least

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from numalab.hunt.loads.load import Cpus, Load, Part
 from numalab.topology.topology import Topology
 
+ADMITTED = 0.75  # of the CPUs, for deadline tasks: less than what is beside the fair servers
 Family = Callable[[random.Random, Topology], Load | None]
 
 
@@ -30,3 +31,15 @@ def is_fixed(part: Part) -> bool:
     More real-time hogs would leave nothing to the driver.
     """
     return part.policy == "deadline" or (part.kind == "hog" and part.is_real_time)
+
+
+def is_admitted(load: Load) -> bool:
+    """Whether its deadline tasks, also those of changes, fit on the CPUs that they may use."""
+    share, cpus = 0.0, set[int]()
+    for place, part in enumerate(load.parts):
+        servers = [(part.runtime_us, part.period_us)]
+        servers += [(c.runtime_us, c.period_us) for c in load.changes if c.part == place]
+        most = max((runtime / period for runtime, period in servers if period), default=0.0)
+        share += part.count * most
+        cpus.update(part.cpus if most else ())
+    return share <= ADMITTED * len(cpus)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from numalab.hunt.generate.changes import GAPS_MS, MS, in_turn
-from numalab.hunt.generate.draw import everywhere, is_fixed, node_cpus, some_cpus
+from numalab.hunt.generate.draw import everywhere, is_admitted, is_fixed, node_cpus, some_cpus
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.loads.load import CHANNELS, Hotplug, Load, LoadChange, Part
 from numalab.topology.topology import Topology
@@ -44,7 +44,7 @@ def combined(load: Load, other: Load) -> Load:
         change if change.part is None else replace(change, part=change.part + len(load.parts))
         for change in other.changes
     )
-    return Load(
+    both = Load(
         max(load.ms, other.ms),
         load.parts + other.parts,
         load.hotplug or other.hotplug,
@@ -52,6 +52,7 @@ def combined(load: Load, other: Load) -> Load:
         changes=load.changes + moved,
         scan_mib=load.scan_mib or other.scan_mib,
     )
+    return both if is_admitted(both) else load
 
 
 def _count(rng: random.Random, part: Part, _machine: Topology) -> Part:

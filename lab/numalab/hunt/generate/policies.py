@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from numalab.hunt.generate.draw import Family, everywhere, node_cpus, some_cpus
+from numalab.hunt.generate.draw import ADMITTED, Family, everywhere, node_cpus, some_cpus
 from numalab.hunt.loads.load import CHANNELS, Cgroup, Hotplug, Load, Part, PartKind, Policy
 from numalab.topology.topology import Topology
 
@@ -136,7 +136,6 @@ def deadlines(rng: random.Random, machine: Topology) -> Load | None:
 
 
 _SERVERS = ((2000, 8000), (3000, 12_000), (5000, 30_000), (12_000, 40_000))
-_ADMITTED = 0.75  # of the CPUs: less than what is admitted beside the fair servers
 
 
 def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
@@ -148,7 +147,7 @@ def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     if len(allowed) < 2:
         return None
     servers = rng.sample(_SERVERS, rng.choice((2, 3, 3)))
-    share = _ADMITTED * len(allowed) / len(servers)
+    share = ADMITTED * len(allowed) / len(servers)
     parts = []
     for place, (runtime, period) in enumerate(servers):
         count = min(24, int(share * period / runtime))

@@ -127,6 +127,11 @@ class Printed:
     exact: Exact = field(default_factory=Exact)
     settings: PrintedSettings = field(default_factory=PrintedSettings)
 
+    @property
+    def refused(self) -> int:
+        """How many policies, masks and nice levels the kernel had not set, at the end."""
+        return self.counters.get("end", {}).get("refused", 0)
+
 
 def parse_output(text: str) -> Mapping[int, Printed]:
     """Return what the driver printed about each load; lines of another form are left out."""

@@ -25,7 +25,7 @@ def priority(run: LoadRecording) -> Iterator[Observation]:
     """No real-time task waits while a CPU that it may use is idle or runs a lower priority.
 
     The value is the longest such time in ms (`push_rt_task()`, `push_dl_task()`, 6.12). Deadline
-    tasks that may be throttled are left out.
+    tasks that may be throttled are left out, and loads in which a policy was refused.
     """
     for place, part in enumerate(run.load.parts):
         worst, at, kind = 0, 0, ""
@@ -72,7 +72,7 @@ def _waits_beside_lower(
     phase, that is not judged.
     """
     load, part = run.load, run.load.parts[place]
-    if load.rebuilds_domains or load.has_quota(part):
+    if load.rebuilds_domains or load.has_quota(part) or run.printed.refused:
         return
     for window, at_ms in run.phases():
         rank = _rank(load, place, at_ms)
@@ -135,10 +135,13 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
     """A deadline task that always wants to run gets its runtime on average, and not more.
 
     The value is the runtime due over the runtime got, or its inverse if that is larger
-    (constant bandwidth server, Documentation/scheduler/sched-deadline.rst).
+    (constant bandwidth server, Documentation/scheduler/sched-deadline.rst). Not where the kernel
+    refused a policy.
     """
     load, window = run.load.at_end, run.settled
     if load.rebuilds_domains or run.load.stops_any or window.length_ns < _DUE_MS * MS:
+        return
+    if run.printed.refused:
         return
     for place, part in enumerate(load.parts):
         if part.kind != "hog" or {part.policy, run.load.parts[place].policy} != {"deadline"}:
@@ -165,7 +168,7 @@ def tardiness(run: LoadRecording) -> Iterator[Observation]:
     bounds under global EDF scheduling on a multiprocessor", Real-Time Systems 38, 2008).
     """
     load, window = run.load, run.judged
-    if load.rebuilds_domains:
+    if load.rebuilds_domains or run.printed.refused:
         return
     for place, part in enumerate(load.parts):
         if not _is_never_throttled(part, run) or _rank(load, place, load.ms) != _DEADLINE:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.hunt.case import Case, machine_of
-from numalab.hunt.generate.draw import everywhere
+from numalab.hunt.generate.draw import everywhere, is_fixed
 from numalab.hunt.loads.load import Cpus, Load, LoadChange
 from numalab.hunt.simplify.implausibility import free, link_hops
 from numalab.topology.topology import Topology
@@ -75,7 +75,7 @@ def _on(case: Case, cpus: Sequence[int], table: Sequence[str]) -> Iterator[Case]
     old = everywhere(case.machine)
     for load in case.loads:
         if _fits(load, machine):
-            masks = any(part.cpus != old for part in load.parts)
+            masks = any(p.cpus != old for p in load.parts) and not any(map(is_fixed, load.parts))
             loads += _loads(load, machine, masks=masks)
     if loads:
         yield Case(machine, tuple(dict.fromkeys(loads))[:_MOST_LOADS])

@@ -5,6 +5,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from numalab.hunt.case import Case, machine_of
+from numalab.hunt.generate.draw import is_admitted, is_fixed
 from numalab.hunt.loads.load import Cpus, CpusetChange, Load, Part
 from numalab.hunt.simplify.implausibility import cpu_lists, free, implausibility
 from numalab.hunt.simplify.plainer import plainer_on_other_nodes, plainer_on_own_nodes
@@ -96,7 +97,9 @@ def _plainer(case: Case, plainer: Iterator[Case], offered: set[str]) -> Iterator
         loads = [
             load
             for load in other.loads
-            if implausibility(other.only(load)) < least and other.only(load).text not in offered
+            if implausibility(other.only(load)) < least
+            and other.only(load).text not in offered
+            and _is_admitted_too(case, load)
         ]
         offered.update(other.only(load).text for load in loads)
         if loads and batches < _MOST_PLAINER:
@@ -164,8 +167,14 @@ def _cut(
     small = machine_of("\n".join(text) + "\n")
     loads = [_renumbered(load, new, nodes) for load in case.loads]
     whole = [load for load in loads if load is not None]
-    if small is not None and len(whole) == len(case.loads):
+    admitted = all(_is_admitted_too(case, load) for load in whole)
+    if small is not None and len(whole) == len(case.loads) and admitted:
         yield Case(small, tuple(whole))
+
+
+def _is_admitted_too(case: Case, load: Load) -> bool:
+    """Whether the kernel admits the deadline tasks of a load as it did those of a case."""
+    return is_admitted(load) or not all(map(is_admitted, case.loads))
 
 
 def _packaging(cpus: Sequence[int], threads: int, dies: int) -> list[str]:
@@ -232,10 +241,18 @@ def _loads(load: Load, machine: Topology) -> Iterator[Load]:
     if load.cpuset is not None:
         yield replace(load, cpuset=None)
     for place, part in enumerate(load.parts):
-        for small in _parts(part, machine):
+        masks = () if _is_fixed(load, place) else _masks(part, machine)
+        for small in (*_parts(part, machine), *masks):
             yield replace(load, parts=(*load.parts[:place], small, *load.parts[place + 1 :]))
     if load.ms // 2 >= LEAST_MS and not (load.hotplug or load.cpuset or load.changes):
         yield replace(load, ms=load.ms // 2)
+
+
+def _is_fixed(load: Load, place: int) -> bool:
+    """Whether the tasks of a part need all of its CPUs, by its policy or a later one."""
+    part = load.parts[place]
+    policies = [part.policy, *(change.policy for change in load.changes if change.part == place)]
+    return any(is_fixed(replace(part, policy=policy)) for policy in policies if policy)
 
 
 def _parts(part: Part, machine: Topology) -> Iterator[Part]:
@@ -256,7 +273,6 @@ def _parts(part: Part, machine: Topology) -> Iterator[Part]:
             yield _with(part, field.name, usual)
     if part.policy != "fair":
         yield replace(part, policy="fair", priority=0, runtime_us=0, period_us=0, deadline_us=0)
-    yield from _masks(part, machine)
 
 
 def _masks(part: Part, machine: Topology) -> Iterator[Part]:
