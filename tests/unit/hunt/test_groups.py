@@ -35,6 +35,22 @@ def test_a_quota_that_others_compete_for_need_not_be_used() -> None:
     assert finding.value == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        "group name=a quota=80;hog n=1 cpus=3 group=a;hog n=3 cpus=3",
+        "group name=a quota=80;hog n=1 cpus=2-3 group=a;hog n=2 start=3 cpus=0-1",
+        "group name=a quota=80;group name=b parent=a quota=10;hog n=2 cpus=0-3 group=b",
+        "group name=a quota=200;hog n=3 cpus=0 group=a;hog n=1 cpus=0-1 group=a",
+    ],
+)
+def test_a_quota_need_not_be_used_by_tasks_that_something_else_stops(load: str) -> None:
+    rows: list[Row] = [(1, "hog0.0", 3, 500, 550 if "parent" in load else 700)]
+    findings = quota(recording(f"time ms=1000;{load}", rows))
+    assert max(finding.value for finding in findings) <= 3.0
+    assert findings[0].value <= (2.5 if "n=3 cpus=0 " in load else 1.0)
+
+
 def test_a_quota_is_of_fair_tasks_only() -> None:
     load = QUOTA.replace(" cpus", " policy=rr priority=5 cpus")
     assert not quota(recording(load, [(1, "hog0.0", 0, 500, 1000)]))

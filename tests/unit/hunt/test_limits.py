@@ -127,6 +127,8 @@ def test_a_possible_account_of_a_quota_is_right() -> None:
     assert wrong_in(below, never) == nothing
     few = LIMITED.replace("quota=50", "quota=100 cpus=1")
     assert wrong_in(few, never) == nothing
+    rivals = LIMITED.replace("n=2 cpus=0-3", "n=1 cpus=1") + ";hog n=2 cpus=1 nice=-10"
+    assert wrong_in(rivals, never) == nothing
     old = replace(RIGHT, user_us=-1, system_us=-1, bursts=-1, burst_us=-1)
     assert wrong_in(LIMITED, old) == nothing
     assert wrong_in("time ms=1000;group name=a;hog n=1 cpus=0 group=a", replace(

@@ -1,9 +1,10 @@
 """Properties of cgroups: quotas are kept and used, and weights decide between groups."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from numalab.hunt.compare.quantity import Quantity, register_difference
-from numalab.hunt.loads.load import Load
+from numalab.hunt.loads.load import Cgroup, Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
@@ -15,9 +16,9 @@ _LEAST_MS = 400  # four periods
 def quota(run: LoadRecording) -> Iterator[Observation]:
     """Tasks of a group with a quota run for no longer than it allows, and use it if they can.
 
-    The value is the time used over the time allowed, or, for a group of hogs without competitors,
-    its inverse if that is larger (`cpu.max`, Documentation/admin-guide/cgroup-v2.rst). The quota is
-    that after the last change, and the time begins some time after it.
+    The value is the time used over the time allowed, or, for a group of hogs without competitors on
+    its CPUs, its inverse if that is larger (`cpu.max`, Documentation/admin-guide/cgroup-v2.rst).
+    The quota is that after the last change, and the time begins some time after it.
     """
     load, window = run.load.at_end, run.settled
     if window.length_ns < _LEAST_MS * MS:
@@ -28,13 +29,11 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         # A quota is of fair tasks only.
         if not group.quota_ms or not places or any(load.parts[n].is_real_time for n in places):
             continue
-        wanted = wanted_cpus(load, places)
         granted = window.length_ns * group.quota_ms / group.period_ms
         allowed = granted + group.burst_ms * MS  # saved before
         ran = sum(used.get(place, 0) for place in places)
         value = ran / allowed
-        alone = load.tasks <= run.topology.cpu_count and not group.parent
-        if run.load.is_steady and alone and wanted:
+        if run.load.is_steady and (wanted := wanted_alone(load, group)):
             due = min(granted, wanted * window.length_ns)
             value = max(value, due / max(ran, due / 100))
         yield Observation(
@@ -105,13 +104,29 @@ def least_group_share(run: LoadRecording) -> float | None:
     return min(1000.0 * ns * due / group.weight for ns, group in zip(got, rivals, strict=True))
 
 
-def wanted_cpus(load: Load, places: list[int]) -> int:
-    """Return how many CPUs hogs of these parts would use; 0 if they are not hogs alone."""
-    parts = [load.parts[place] for place in places]
-    if any(part.kind != "hog" or part.later for part in parts):
+def wanted_alone(load: Load, group: Cgroup) -> int:
+    """Return how many CPUs the hogs of a group use at least if nothing but its quota stops them.
+
+    0 if it also has other tasks, if another group has a quota, or if tasks outside the group may
+    want one of its CPUs.
+    """
+    places = load.places_in(group)
+    masks = Counter[frozenset[int]]()
+    for place in places:
+        masks[load.masks(place, load.ms)] += load.parts[place].count
+    cpus = frozenset[int]().union(*masks)
+    near = [
+        part for place, part in enumerate(load.parts) if place in places or part.every_cpu & cpus
+    ]
+    alike = len(masks) == 1 and all(part.every_cpu == cpus for part in near)
+    alone = len(near) == len(places) or (alike and sum(part.tasks for part in near) <= len(cpus))
+    limited = [other for other in load.groups if other.quota_ms]
+    hogs = all(load.parts[place].kind == "hog" for place in places)
+    if not (hogs and alone and limited == [group]):
         return 0
-    cpus = frozenset[int]().union(*(load.masks(place, load.ms) for place in places))
-    return min(sum(part.count for part in parts), len(cpus))
+    used = [min(count, len(mask)) for mask, count in masks.items()]
+    apart = len(cpus) == sum(map(len, masks))
+    return sum(used) if apart else max(used, default=0)
 
 
 def _used(run: LoadRecording, window: Window) -> dict[int, int]:

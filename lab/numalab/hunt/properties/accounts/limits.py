@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from numalab.hunt.loads.driver_output import LimitAccount
 from numalab.hunt.loads.load import Cgroup
-from numalab.hunt.properties.groups import wanted_cpus
+from numalab.hunt.properties.groups import wanted_alone
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.window import Window
@@ -76,14 +76,12 @@ def _of_limits(run: LoadRecording, group: Cgroup, account: LimitAccount) -> Iter
 
 
 def _must_be_throttled(run: LoadRecording, group: Cgroup) -> bool:
-    """Whether hogs without competitors want twice the quota, and no other quota stops them."""
+    """Whether hogs without competitors want twice the quota."""
     load, places = run.load, run.load.places_in(group)
     fair = not any(load.parts[place].is_real_time for place in places)
     long = run.window.length_ns / MS >= _PERIODS * group.period_ms
-    limited = [other for other in load.groups if other.quota_ms]
-    alone = load.tasks <= run.topology.cpu_count and limited == [group]
-    wanted = wanted_cpus(load, places) * group.period_ms
-    return load.is_steady and fair and long and alone and wanted >= 2 * group.quota_ms
+    wanted = wanted_alone(load, group) * group.period_ms
+    return load.is_steady and fair and long and wanted >= 2 * group.quota_ms
 
 
 def _is_enough(run: LoadRecording, group: Cgroup) -> bool:
