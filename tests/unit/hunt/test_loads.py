@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numalab.hunt.generate import changes, memory, policies
 from numalab.hunt.generate.cases import draw_case
-from numalab.hunt.generate.draw import everywhere
+from numalab.hunt.generate.draw import everywhere, is_admitted
 from numalab.hunt.generate.families import FAMILIES, draw_loads, first_families
 from numalab.hunt.generate.groups import grouped
 from numalab.hunt.generate.loads import reset_forkers
@@ -50,6 +50,7 @@ def test_loads_of_all_families_and_their_variations_are_read_back(number: int) -
     for load in loads(number):
         assert parsed(render_load(load)) == load
         assert load.tasks <= 256 and len(load.parts) <= 32
+        assert is_admitted(load)
 
 
 @settings(max_examples=30, deadline=None)
@@ -125,6 +126,8 @@ def test_masks_follow_changes_groups_and_wakees() -> None:
         (";".join(["hog n=200 cpus=0"] * 2), "has 400 tasks, and at most 256"),
         ("x" * 70_000 + " n=1", "no part is called 'x{40}' "),
         ("hog n=1 cpus=0|time ms=9;" * 5000, "characters, and at most 100000 are read"),
+        ("hog cpus=0 policy=deadline period=9", "policy=deadline lacks runtime= or period=, in us"),
+        ("hog cpus=0;change at=1 part=0 policy=deadline runtime=9", "lacks runtime= or period="),
         ("hog n=1 cpus=0 foo=1", "hog has no foo= .valid: n, cpus"),
     ],
 )

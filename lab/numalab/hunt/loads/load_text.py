@@ -175,7 +175,15 @@ def _check(load: Load) -> None:
             raise ValueError(f"partition {group.name} lacks cpus=, or has a parent")
         if group.burst_ms > group.quota_ms:
             raise ValueError(f"the burst of group {group.name} is larger than its quota")
+    _check_deadlines(load)
     _check_changes(load)
+
+
+def _check_deadlines(load: Load) -> None:
+    entries: list[Part | LoadChange] = [*load.parts, *load.changes]
+    for entry in entries:
+        if entry.policy == "deadline" and not (entry.runtime_us and entry.period_us):
+            raise ValueError("policy=deadline lacks runtime= or period=, in us")
 
 
 def _wakees(part: Part) -> int:
