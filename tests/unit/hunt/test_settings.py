@@ -85,6 +85,8 @@ def test_settings_that_the_load_asked_for_are_right(load: str, differing: dict[s
         ("hog cpus=0-3 policy=rr priority=7;change part=0 at=5 policy=fair", {"rank": -8},
          "the priority of /proc/PID/stat -8, not 20"),
         ("hog cpus=0-3 nice=1", {"nice": 1, "rank": 21}, "the load weight 1048576, not 838861"),
+        ("hog cpus=1;hotplug cpu=3 off=1 on=9;change part=0 at=10 cpus=0-2", {},
+         "the mask 0-3, not 0-2"),
         ("hog cpus=0-3", {"weight": -5}, "the load weight -5, not 1048576"),
         ("hog cpus=0-3", {"rank": 1020}, "the priority of /proc/PID/stat 1020, not 20"),
         ("hog cpus=0-3", {"nice": 119}, "the nice level 119, not 0"),
@@ -108,6 +110,8 @@ def test_wakees_with_a_mask_of_their_own_have_it() -> None:
         "hog cpus=3;hotplug cpu=3 off=5 on=9",  # its cpuset's, and not restored
         "group name=a cpus=0-1 partition=1;hog cpus=0-3;hog cpus=0-1 group=a",
         "hog cpus=0 later=1;change part=0 at=500 cpus=2",
+        "hog cpus=0;hotplug cpu=3 off=100 on=900;change part=0 at=700 cpus=0-3",
+        "hog cpus=0 later=0-3;hotplug cpu=3 off=100 on=900",
     ],
 )
 def test_a_mask_that_depends_on_more_than_the_load_is_not_judged(load: str) -> None:

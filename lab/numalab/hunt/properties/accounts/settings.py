@@ -24,10 +24,10 @@ def task_settings(run: LoadRecording) -> Iterator[Observation]:
 
     Read when all are stopped: mask, nice level, priority and weight in /proc, and what
     sched_getattr(2) returns. The mask is that of the task within its cpuset, or the cpuset. Loads
-    in which a call was refused are left out, and masks without a CPU on line or, beside partitions,
-    outside them.
+    in which a call was refused are left out, and masks without a CPU on line, those that were set
+    while a CPU was off line and, beside partitions, those outside them.
     """
-    if run.printed.counters.get("end", {}).get("refused"):
+    if run.printed.refused:
         return
     for (place, wakees), tasks in run.printed.settings.tasks.items():
         if place >= len(run.load.parts):
@@ -102,10 +102,20 @@ def _mask(load: Load, place: int, *, wakees: bool) -> frozenset[int] | None:
     partitions = {group.name for group in load.groups if group.partition}
     if (partitions and part.group not in partitions) or _has_two_masks(load, place, part):
         return None
+    if _is_set_while_off(load, place, part):
+        return None
     gone = {change.cpu for change in load.hotplug}
     times = [0.0, *load.changes_ms(), math.inf]
     masks = [load.masks(place, at_ms, wakees=wakees) for at_ms in times]
     return masks[-1] if all(mask - gone for mask in masks) else None
+
+
+def _is_set_while_off(load: Load, place: int, part: Part) -> bool:
+    """Whether the last mask was set while a CPU was off line, which kernels before 6.2 left out."""
+    times = [load.ms / 2] if part.later else []
+    times += [ms for ms, change in load.timeline if change.part == place and change.cpus]
+    last = max(times, default=-1.0)
+    return any(hotplug.off_ms <= last <= hotplug.on_ms for hotplug in load.hotplug)
 
 
 def _has_two_masks(load: Load, place: int, part: Part) -> bool:
