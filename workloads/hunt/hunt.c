@@ -613,7 +613,7 @@ static void sleep_until(const struct timespec *began, long ms)
 /* 0 if it was refused. */
 static int put_in(const struct group *group, const char *file, const char *text)
 {
-	char path[192];
+	char path[PATH + 32];
 
 	snprintf(path, sizeof(path), "%s/%s", group->path, file);
 	if (!put(path, text))
@@ -657,7 +657,7 @@ static int put_weight(const struct group *group, long weight)
 /* 1 if a file reads other than was written. */
 static int is_wrong(const struct group *group, const char *file, const char *written)
 {
-	char path[192], text[64];
+	char path[PATH + 32], text[64];
 
 	snprintf(path, sizeof(path), "%s/%s", group->path, file);
 	if (!get(path, text, sizeof(text)))
@@ -668,7 +668,7 @@ static int is_wrong(const struct group *group, const char *file, const char *wri
 
 static int has_wrong_cpus(const struct group *group)
 {
-	char path[192], text[256];
+	char path[PATH + 32], text[LIST];
 	cpu_set_t written, read;
 
 	snprintf(path, sizeof(path), "%s/cpuset.cpus", group->path);
@@ -906,7 +906,7 @@ static int group_at(const char *line, int at)
 static void sum_loads(long *loads, long *listed)
 {
 	FILE *file = open_debug();
-	char line[256];
+	char line[PATH + 64];
 	int at = -1;
 
 	while (file && fgets(line, sizeof(line), file)) {
@@ -938,7 +938,7 @@ static long long throttled_before[MOST_GROUPS];
 /* Reads cpu.stat of a group. */
 static int read_usage(int place, char *text, size_t size, unsigned long long *used)
 {
-	char path[160];
+	char path[PATH + 32];
 
 	snprintf(path, sizeof(path), "%s/cpu.stat", groups[place].path);
 	return get(path, text, size) && sscanf(text, "usage_usec %llu", used) == 1;
@@ -1006,7 +1006,7 @@ static void tell_groups(int load)
 /* Waits up to a second, until the children of forkers are gone. */
 static void await_empty(const struct group *group)
 {
-	char path[160], text[128];
+	char path[PATH + 32], text[128];
 
 	snprintf(path, sizeof(path), "%s/cgroup.events", group->path);
 	for (int tried = 0; tried < 100; tried++) {
@@ -1033,7 +1033,7 @@ static int read_left(struct left *left)
 {
 	FILE *file = open_debug();
 	int at = -1, cpu = 0, any = 0;
-	char line[256];
+	char line[PATH + 64];
 
 	while (file && fgets(line, sizeof(line), file)) {
 		char field[32];

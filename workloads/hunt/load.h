@@ -50,6 +50,8 @@
 #define MOST_AREAS 256
 #define CGROUPS "/sys/fs/cgroup"
 #define NO_NICE 99
+#define PATH 512 /* of groups below each other, as many as there may be */
+#define LIST 1024 /* a cpulist */
 
 enum kind { HOG, SLEEPER, WAKER, FORKER, MEMORY, LOCKER, KINDS };
 static const char *const names[] = { "hog", "sleeper", "waker", "forker", "memory", "locker" };
@@ -79,7 +81,7 @@ struct part {
 };
 
 struct group {
-	char name[16], path[128], cpus[128];
+	char name[16], path[PATH], cpus[LIST];
 	long weight, quota, period, burst, idle, partition;
 };
 
@@ -87,7 +89,7 @@ struct event {
 	long ms;
 	enum { OFF, ON, SET, HALF, CHANGE } what;
 	int cpu, part, stop, go;
-	char cpus[128], group[16], into[16];
+	char cpus[LIST], group[16], into[16];
 	long nice, weight, quota, period, burst, idle; /* quota, burst and idle: -1 if they stay */
 	struct attributes attributes; /* where size is not 0 */
 };
@@ -98,7 +100,13 @@ static struct event events[MOST_EVENTS];
 static int part_count, event_count, group_count;
 static int load_number;
 static long load_ms, scan_mib;
-static char cpuset_from[128];
+static char cpuset_from[LIST];
+
+static void copy(char *to, size_t size, const char *text)
+{
+	if (snprintf(to, size, "%s", text) >= (int)size)
+		die("longer than %zu letters: %s", size - 1, text);
+}
 
 static struct event *add_event(long ms, int what, int cpu, const char *cpus)
 {
@@ -107,7 +115,7 @@ static struct event *add_event(long ms, int what, int cpu, const char *cpus)
 	if (event_count > MOST_EVENTS)
 		die("too many events");
 	*event = (struct event){ .ms = ms, .what = what, .cpu = cpu, .part = -1, .nice = NO_NICE };
-	snprintf(event->cpus, sizeof(event->cpus), "%s", cpus);
+	copy(event->cpus, sizeof(event->cpus), cpus);
 	return event;
 }
 
@@ -193,7 +201,7 @@ static struct attributes parse_attributes(char **words)
 
 static void name_group(char *name, const char *text)
 {
-	snprintf(name, 16, "%s", text);
+	copy(name, 16, text);
 	for (const char *letter = name; *letter; letter++)
 		if (*letter < 'a' || *letter > 'z')
 			die("not the name of a group: %s", text);
@@ -212,7 +220,8 @@ static void parse_group(char **words)
 {
 	struct group *group = &groups[group_count];
 	const char *parent = value(words, "parent", "");
-	char above[96], name[16];
+	const char *above = *parent ? find_group(parent)->path : CGROUPS;
+	char name[16];
 
 	allow(words, " name parent weight quota period burst cpus idle partition ");
 	if (group_count == MOST_GROUPS)
@@ -227,10 +236,10 @@ static void parse_group(char **words)
 	};
 	name_group(name, value(words, "name", NULL));
 	strcpy(group->name, name);
-	snprintf(group->cpus, sizeof(group->cpus), "%s", value(words, "cpus", ""));
-	snprintf(above, sizeof(above), "%s", *parent ? find_group(parent)->path : CGROUPS);
+	copy(group->cpus, sizeof(group->cpus), value(words, "cpus", ""));
 	/* Not those of an earlier load, which some kernels keep for a while, with their accounts. */
-	snprintf(group->path, sizeof(group->path), "%s/hunt%d-%s", above, load_number, name);
+	if (snprintf(group->path, PATH, "%s/hunt%d-%s", above, load_number, name) >= PATH)
+		die("too many groups below each other");
 	group_count++;
 }
 
@@ -299,7 +308,7 @@ static void parse_part(char *text)
 		allow(words, " from to at ");
 		if (*cpuset_from)
 			die("a load has cpuset only once");
-		snprintf(cpuset_from, sizeof(cpuset_from), "%s", value(words, "from", NULL));
+		copy(cpuset_from, sizeof(cpuset_from), value(words, "from", NULL));
 		add_event(number(words, "at", 0, 0, 600000), SET, 0, value(words, "to", NULL));
 		return;
 	}
