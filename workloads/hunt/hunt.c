@@ -54,6 +54,7 @@ struct told {
 static struct shared {
 	volatile int begun, resting, stop, woken; /* how many wakees have their start mask */
 	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
+	volatile int unbound; /* tasks whose memory did not get bound to its node, as before 5.12 */
 	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
 	struct compared compared[MOST_PARTS];
 	pthread_mutex_t lock;
@@ -171,7 +172,7 @@ static char *new_memory(struct part *part, unsigned long pages)
 
 		syscall(SYS_set_mempolicy, 1, &mask, MOST_NODES + 1);
 		if (part->bound && syscall(SYS_mbind, memory, pages * PAGE, 2 | 1 << 13, &mask, MOST_NODES + 1, 0))
-			printf("memory refused to stay on node %d: %s\n", part->node, strerror(errno));
+			__atomic_add_fetch(&shared->unbound, 1, __ATOMIC_SEQ_CST);
 	}
 	for (unsigned long page = 0; page < pages; page++)
 		memory[page * PAGE] = 1;
@@ -587,6 +588,7 @@ static void counters(int load, const char *when)
 			printf("load %d %s %s\n", load, when, line);
 	printf("load %d %s pages_touched %lu\n", load, when, touched);
 	printf("load %d %s refused %d\n", load, when, shared->refused);
+	printf("load %d %s unbound %d\n", load, when, shared->unbound);
 }
 
 static int by_time(const void *a, const void *b)

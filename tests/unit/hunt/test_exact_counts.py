@@ -257,6 +257,11 @@ def test_faults_on_bound_memory_are_on_its_node() -> None:
     assert finding.violated
     assert finding.text == "of 200 NUMA hinting faults on memory of node 0, 20 count for it"
     assert not faults_on_bound_memory(of_users(right, right, total=20))
+    wrong = of_users(right[::-1], right[::-1])
+    for unbound in (0, 1):  # kernels before 5.12 refuse it
+        printed = parse_output(f"load 0 end unbound {unbound}\n")[0]
+        run = replace(wrong, printed=replace(printed, exact=wrong.printed.exact))
+        assert len(list(faults_on_bound_memory(run))) == 1 - unbound
 
 
 def preferring(node: int, load: str, *, group: int = 0) -> list[float]:

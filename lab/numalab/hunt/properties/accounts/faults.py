@@ -90,8 +90,10 @@ def faults_on_bound_memory(run: LoadRecording) -> Iterator[Observation]:
     """NUMA hinting faults on bound memory are on its node.
 
     The value is the share of a part's faults that is counted on other nodes (task_numa_fault(),
-    kernel/sched/fair.c, 6.12).
+    kernel/sched/fair.c, 6.12). Not where the kernel cannot bind memory that is scanned.
     """
+    if run.printed.counters.get("end", {}).get("unbound"):
+        return
     for place, part in enumerate(run.load.parts):
         users = [
             faults
