@@ -505,6 +505,8 @@ static int start_part(int place)
 			first = start_wakees(part, place, i, ends);
 		is_wakee[pid_count] = 0;
 		if (!start_process(place)) {
+			if (part->kind == FORKER)
+				setpgid(0, 0); /* a signal to the group is one to its children, too */
 			begin_task(part);
 			run_task(part, place, i, task_count + i, ends, &shared->wakes[first]);
 		}
@@ -1096,6 +1098,13 @@ static void tell_all_settings(int load)
 			tell_compared(load, place, &shared->compared[place]);
 }
 
+/* To all tasks, also the children of forkers: what they run is in the accounts of groups. */
+static void signal_all(int signal)
+{
+	for (int i = 0; i < pid_count; i++)
+		kill(parts[part_of[i]].kind == FORKER ? -pids[i] : pids[i], signal);
+}
+
 /*
  * What the kernel takes for the utilization of each process, and the node that NUMA balancing prefers
  * for it; its account, and those of the groups. Of a task that is stopped the utilization is that of the
@@ -1107,8 +1116,7 @@ static void tell_task_states(int load)
 
 	if (access("/proc/self/sched", F_OK))
 		return; /* a kernel without CONFIG_SCHED_DEBUG */
-	for (int i = 0; i < pid_count; i++)
-		kill(pids[i], SIGSTOP);
+	signal_all(SIGSTOP);
 	pause_us(10000);
 	tell_cpus(load, "last");
 	mark_load("hunt: load %d stopped", load);
@@ -1126,8 +1134,7 @@ static void tell_task_states(int load)
 	tell_threads(load, getpid()); /* it may be in a NUMA group, as it shares memory with all */
 	tell_all_settings(load);
 	tell_groups(load);
-	for (int i = 0; i < pid_count; i++)
-		kill(pids[i], SIGCONT);
+	signal_all(SIGCONT);
 }
 
 static void end_tasks(int load)
