@@ -1137,6 +1137,21 @@ static void tell_task_states(int load)
 	signal_all(SIGCONT);
 }
 
+/* Tasks that ended, and not because one that they talk to did. */
+static void tell_deaths(int load)
+{
+	for (int i = 0; i < pid_count; i++) {
+		siginfo_t info = { 0 };
+
+		if (waitid(P_PID, pids[i], &info, WNOHANG | WEXITED | WNOWAIT) || !info.si_pid)
+			continue;
+		if (info.si_code == CLD_EXITED && info.si_status)
+			printf("load %d part %d ended with %d\n", load, part_of[i], info.si_status);
+		else if (info.si_code != CLD_EXITED && info.si_status != SIGPIPE)
+			printf("load %d part %d ended by signal %d\n", load, part_of[i], info.si_status);
+	}
+}
+
 static void end_tasks(int load)
 {
 	shared->stop = 1;
@@ -1159,6 +1174,7 @@ static void end_tasks(int load)
 					       told->pages[node]);
 		}
 	}
+	tell_deaths(load);
 	for (int i = 0; i < pid_count; i++)
 		kill(pids[i], SIGKILL);
 	for (int i = 0; i < pid_count; i++)

@@ -24,7 +24,7 @@ from numalab.hunt.case import Case
 from numalab.hunt.compare.facts import differing_levels, facts_of_guest, with_facts
 from numalab.hunt.compare.memory_look import MemoryLook, look_into
 from numalab.hunt.finding import BootResult, Finding
-from numalab.hunt.loads.driver_output import loads_not_started
+from numalab.hunt.loads.driver_output import explain_faults
 from numalab.hunt.loads.load_text import render_loads
 from numalab.hunt.property import (
     DOMAINS,
@@ -259,10 +259,9 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     rebuilt = any(load.rebuilds_domains for load in case.loads)
     facts += facts_of_guest(guest_view, files, capacities=not rebuilt)
     alive = Finding(LOST, None, 0.0, 0.0, "the guest came to its end")
-    missing = loads_not_started(stdout)
-    text = "; ".join(f"load {load}: part {part} does not start" for load, part in missing.items())
-    text = text or "the driver came to its end"
-    driven = Finding(DRIVER, None, float(len(missing)), 0.0, text[:300], weak=True)
+    faults = explain_faults(stdout)
+    text = "; ".join(faults) or "the driver came to its end"
+    driven = Finding(DRIVER, None, float(len(faults)), 0.0, text[:300], weak=True)
     findings = [alive, driven, _domains(differences), _splat(outcome, directory, differences)]
     findings += [scheduler] if scheduler is not None else []
     decode_trace(directory.trace, case.machine, directory.events)

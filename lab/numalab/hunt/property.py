@@ -23,7 +23,7 @@ SCHEDULER, DRIVER, CALLS, LEFT = "scheduler", "load-driver", "calls", "left-in-r
 OF_BOOT: Mapping[str, str] = {
     LOST: "the guest ends without panic or hang",
     SPLAT: "the kernel logs no warning",
-    DRIVER: "the loads start and end: no system call of their driver fails",
+    DRIVER: "the loads start and end: no system call fails, no task dies",
     DOMAINS: "sched domains and groups are as predicted, also after loads",
     SCHEDULER: "the scheduler (sched_ext), if any, stays enabled until the loads end",
     FACTS: "levels, parameters and groups of sched domains are those of the reference kernel",

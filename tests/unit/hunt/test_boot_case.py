@@ -184,20 +184,23 @@ def test_a_driver_that_fails_counts_beside_a_reference_kernel_only(
     assert finding.weak and finding.text == "the driver ended with 1: hunt: no cpuset"
 
 
-def test_a_load_that_does_not_start_is_told_and_the_others_are_judged(
+def test_loads_that_do_not_start_or_lose_a_task_are_told_and_the_others_are_judged(
     boots: Callable[..., BootResult],
 ) -> None:
     def boot(run_dir: RunDir) -> SimpleNamespace:
         run_dir.stdout.write_text(
             "load 3 part 1 does not start\nload 3 part 1 does not start at all\n"
-            "load 5 part 0 does not start\nloads 6 done\n"
+            "load 5 part 0 does not start\nload 6 part 2 ended by signal 11\nloads 7 done\n"
         )
         return ended()
 
     result = boots(boot)
-    assert values(result) == {LOST: 0.0, DRIVER: 2.0, DOMAINS: 0.0, SPLAT: 0.0}
+    assert values(result) == {LOST: 0.0, DRIVER: 3.0, DOMAINS: 0.0, SPLAT: 0.0}
     driven = next(finding for finding in result.findings if finding.prop == DRIVER)
-    assert driven.text == "load 3: part 1 does not start; load 5: part 0 does not start"
+    assert driven.text == (
+        "load 3: part 1 does not start; load 5: part 0 does not start;"
+        " load 6: part 2: a task ended by signal 11"
+    )
     assert driven.weak and driven.violated
 
 

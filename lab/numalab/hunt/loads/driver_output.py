@@ -33,7 +33,9 @@ _GROUP_LEFT = re.compile(rf"load (\d{{1,3}}) group ([a-z]{{1,8}}) left {FIGURE} 
 _TASK = re.compile(
     r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
 )
-_NOT_STARTED = re.compile(r"load (\d{1,3}) part (\d{1,2}) does not start")
+_FAULT = re.compile(
+    r"load (\d{1,3}) part (\d{1,2}) (does not start|ended (?:by signal|with) \d{1,3})"
+)
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,11 @@ def parse_output(text: str) -> Mapping[int, Printed]:
     }  # fmt: skip
 
 
-def loads_not_started(stdout: str) -> dict[int, int]:
-    """Return the loads that did not start, with the first part whose tasks do not."""
-    matches = map(_NOT_STARTED.fullmatch, stdout.splitlines())
-    return {int(match[1]): int(match[2]) for match in matches if match}
+def explain_faults(stdout: str) -> list[str]:
+    """Return which parts of loads did not start, or have a task that died, a sentence each."""
+    matches = map(_FAULT.fullmatch, stdout.splitlines())
+    faults = (f"load {match[1]}: part {match[2]} {match[3]}" for match in matches if match)
+    return list(dict.fromkeys(fault.replace(" ended", ": a task ended") for fault in faults))
 
 
 def part_of_task(comm: str) -> tuple[str, int, int] | None:
