@@ -12,7 +12,13 @@ from typing import Literal
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.executors.processes import Executor, News, Phase, Workers
-from numalab.campaign.resume import OnWait, held_results, missing_tasks, write_plan
+from numalab.campaign.resume import (
+    OnWait,
+    held_results,
+    missing_tasks,
+    with_repetitions,
+    write_plan,
+)
 from numalab.campaign.run_task import run_task
 from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_first
 from numalab.campaign.stopping import StoppingRule, look
@@ -72,7 +78,8 @@ def execute(
     """Execute the runs that the results of some studies lack; return the failures.
 
     `jobs` is how many run at once; None: `default_jobs`. `on_schedule` receives each schedule and
-    returns the callback for its events. With a `rule`, repetitions are added until it is met.
+    returns the callback for its events. With a `rule`, repetitions are added until it is met;
+    those that the results have from a rule are completed in any case.
     `executor` replaces the worker processes of this host. `on_wait` is called with results that
     another numalab holds. No run starts after `deadline` (monotonic time); the results then record
     that, and runs start in the order of the plan, most useful first. Raises UserError when results
@@ -82,13 +89,19 @@ def execute(
     with ExitStack() as stack:
         plans = [(study.plan, study.results) for study in studies]
         locks = stack.enter_context(held_results(plans, on_wait))
-        tasks = [task for study in studies for task in missing_tasks(study)]
-        for plan, results in plans:  # a refused command has changed nothing
-            write_plan(plan, results)
+        studies = [with_repetitions(study) for study in studies]
+        tasks = _missing(studies)
+        for study in studies:  # a refused command has changed nothing
+            write_plan(study.plan, study.results)
         if executor is not None:
             stack.enter_context(closing(executor))
         failures: list[Failure] = []
-        while tasks:
+        while True:
+            if rule is not None and not (tasks or failures):
+                studies = [_prolonged(study, rule) for study in studies]
+                tasks = _missing(studies)
+            if not tasks:
+                return tuple(failures)
             places = jobs or default_jobs(tasks)
             if executor is None:
                 executor = Workers(capacity(places, tasks), run, locks)
@@ -102,12 +115,12 @@ def execute(
             if time.monotonic() > deadline:
                 for study in studies:
                     _record_time_over(study)
-                break
-            if rule is None or failures:
-                break
-            studies = [_prolonged(study, rule) for study in studies]
-            tasks = [task for study in studies for task in missing_tasks(study)]
-        return tuple(failures)
+                return tuple(failures)
+            tasks = []
+
+
+def _missing(studies: Iterable[BuiltStudy]) -> list[Task]:
+    return [task for study in studies for task in missing_tasks(study)]
 
 
 def _learning(on_event: OnEvent, costs: Costs) -> OnEvent:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -14,10 +15,10 @@ from numalab.files import make_dir, write_json
 from numalab.locks import locked
 from numalab.places import project_dir
 from numalab.results.layout import Results, has_ended
-from numalab.results.plan import StoredPlan
+from numalab.results.plan import RepetitionsRemark, StoredPlan
 from numalab.results.reader import load_manifest, load_plan
 from numalab.study.model import study_digest, study_table
-from numalab.study.plan import Plan
+from numalab.study.plan import Plan, select
 
 LOCK_PATIENCE = 10.0  # seconds until the workers of a killed numalab have ended
 
@@ -79,6 +80,24 @@ def held_results(
             locks.append(stack.enter_context(lock))
             _stored_plan(plan, results)
         yield locks
+
+
+def with_repetitions(study: BuiltStudy) -> BuiltStudy:
+    """Return a study with the repetitions that a rule has added to its results, each with a run of
+    every variant.
+
+    Raises UserError where the results belong to another study.
+    """
+    plan, old = study.plan, _stored_plan(study.plan, study.results)
+    stored = old.remarks if old else ()
+    remarks = [remark for remark in stored if isinstance(remark, RepetitionsRemark)]
+    if old is None or not remarks:
+        return study
+    planned = {run.id for run in plan.runs}
+    further = ((r.cell, r.seed) for r in old.runs if r.id not in planned and r.cell in plan.cells)
+    added = [run for where in dict.fromkeys(further) for run in plan.repetition(*where)]
+    runs = dict.fromkeys((*plan.runs, *added))
+    return replace(study, plan=select(plan, runs, *remarks))
 
 
 def write_plan(plan: Plan, results: Results) -> None:

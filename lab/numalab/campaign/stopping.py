@@ -11,7 +11,6 @@ from numalab.results.plan import (
     Remark,
     RepetitionsRemark,
     StopReason,
-    planned_run,
 )
 from numalab.results.reader import load_runs
 from numalab.statistics.comparison import FEWEST, LEVEL, compare_samples
@@ -104,7 +103,7 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
             decided.append(Decided(cell=str(cell), why=why, runs=most))
         else:
             seed = max(run.seed for run in planned) + 1  # not yet in the plan
-            more += [planned_run(cell, name, seed) for name in names]
+            more += plan.repetition(cell, seed)
     return Look(tuple(more), tuple(decided))
 
 

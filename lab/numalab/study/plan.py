@@ -80,6 +80,11 @@ class Plan:
         """Return the runs of a cell."""
         return self._by_cell.get(cell, ())
 
+    def repetition(self, cell: Cell, seed: int) -> tuple[PlannedRun, ...]:
+        """Return a run of each variant of a cell with this seed."""
+        variants = dict.fromkeys(run.variant for run in self.runs_of(cell))
+        return tuple(planned_run(cell, variant, seed) for variant in variants)
+
     @cached_property
     def _by_cell(self) -> dict[Cell, tuple[PlannedRun, ...]]:
         return by_cell(self.runs)

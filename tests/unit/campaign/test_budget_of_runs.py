@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,12 @@ from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.schedule import makespan, within_budget
 from numalab.campaign.stopping import StoppingRule
 from numalab.errors import UserError
+from numalab.files import write_json
 from numalab.results.plan import PlannedRun, StopReason
 from numalab.results.reader import load_plan
 from numalab.study.plan import Plan, plan_study, require_measure
 from numalab.units import parse_seconds
-from support.fake_executor import MATRIX, fake, ledger, ready
+from support.fake_executor import MATRIX, fake, ledger, order, ready
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +136,54 @@ def test_repetitions_are_added_until_the_rule_is_content(tmp_path: Path) -> None
     assert len(ledger(study.results)) == 24
     assert len(load_plan(study.results).runs) == 24
     assert load_plan(study.results).remarks == (remark,)
+
+
+def test_a_rule_adds_to_results_that_lack_no_run(tmp_path: Path) -> None:
+    study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
+    execute([study], 1, unwatched, run=fake)
+    assert len(ledger(study.results)) == 16
+    execute([study], 1, unwatched, rule=StoppingRule("task_migrations", 6), run=fake)
+    stored = load_plan(study.results)
+    assert {run.seed for run in stored.runs} == {1, 2, 3}
+    assert len(ledger(study.results)) == 24
+    (remark,) = stored.remarks
+    assert "ring-4, few: a difference was shown" in str(remark)
+
+
+@pytest.mark.parametrize("ruled", [True, False])
+@pytest.mark.parametrize("left", ["all", "ended"])
+def test_an_interrupted_repetition_is_completed(tmp_path: Path, left: str, *, ruled: bool) -> None:
+    """When the time is over, the stored plan keeps those of its runs that ended."""
+    study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
+    rule = StoppingRule("task_migrations", 6)
+    execute([study], 1, unwatched, rule=rule, run=fake)
+    stored = load_plan(study.results)
+    kept, *cut = (run.id for run in stored.runs if run.seed == 3)
+    for name in cut:
+        rmtree(study.results.run(name).path)
+    if left == "ended":
+        ended = tuple(run for run in stored.runs if run.id not in cut)
+        cut_off = stored.model_copy(update={"runs": ended})
+        write_json(study.results.plan, cut_off.model_dump(mode="json"))
+    execute([study], 1, unwatched, rule=rule if ruled else None, run=fake)
+    runs = load_plan(study.results).runs
+    third = [run for run in runs if run.seed == 3]
+    assert {run.seed for run in runs} == {1, 2, 3}
+    assert len(third) == (2 if left == "ended" and not ruled else 8)
+    assert {run.id for run in third} <= study.results.finished().keys()
+    assert (kept, len(ledger(study.results))) == (third[0].id, 24 + len(third) - 1)
+    assert len(load_plan(study.results).remarks) == 1
+
+
+def test_a_lost_run_of_a_repetition_is_tried_again_and_the_rule_goes_on(tmp_path: Path) -> None:
+    study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1]"))
+    rule = StoppingRule("task_migrations", 6)
+    order(study, "ring-2_few_after_2", "guest")
+    failures = execute([study], 1, unwatched, rule=rule, run=fake)
+    assert [failure.ended.run for failure in failures] == ["ring-2_few_after_2"]
+    assert execute([study], 1, unwatched, rule=rule, run=fake) == ()
+    assert {run.seed for run in load_plan(study.results).runs} == {1, 2, 3}
+    assert len(ledger(study.results)) == 24
 
 
 def test_repetitions_end_at_the_most(tmp_path: Path) -> None:
