@@ -182,7 +182,7 @@ class ClaimOutlook:
     is how many there are of the variant that has fewer. `published` is the source's smallest
     change, `margin` what counts as no change, with its unit. Below `least` seeds no claim of the
     family can be shown; below `alone` it has an interval only if others of its family are shown,
-    too.
+    too. Both are None where no number of seeds is enough.
     """
 
     cell: Cell
@@ -192,8 +192,8 @@ class ClaimOutlook:
     family: Family
     level: float
     seeds: int
-    least: int
-    alone: int
+    least: int | None
+    alone: int | None
     smallest: float | None
     unit: str
     stored: int

@@ -137,9 +137,14 @@ def smallest_p(first: int, second: int) -> float:
     return (2 if first == second else 1) / comb(first + second, second)
 
 
-def fewest_runs(level: float) -> int:
-    """Return how many runs of each side it takes for a p value of at most `level`."""
-    return next(runs for runs in range(1, MOST_RUNS) if reaches(smallest_p(runs, runs), level))
+@lru_cache(maxsize=8)
+def fewest_runs(level: float) -> int | None:
+    """Return how many runs of each side it takes for a p value of at most `level`.
+
+    None for a level below those of the splits that are drawn: no number of runs reaches it.
+    """
+    enough = (runs for runs in range(1, MOST_RUNS) if reaches(smallest_p(runs, runs), level))
+    return next(enough, None)
 
 
 def smallest_shift(

@@ -115,7 +115,7 @@ class SizeJudgement:
     """A verdict, its reason, and the figures of the rule that gave it.
 
     `change` and `interval` are in percent, or in the unit of a linear scale. `runs` is how many of
-    each variant would decide; None where that is known not, or more than a thousand.
+    each variant would decide; None where that is not known, more than a thousand, or never.
     """
 
     verdict: SizeVerdict
@@ -237,8 +237,9 @@ def _runs(test: ClaimTest, level: float) -> int | None:
     present = min(len(test.before), len(test.after))
     distance = _distance(test.claim, test.shift.difference)
     if isinf(distance):
-        return max(fewest_runs(level), present + 1)
-    runs = runs_to_show(test.before, test.after, distance, level)
+        runs = fewest_runs(level)
+    else:
+        runs = runs_to_show(test.before, test.after, distance, level)
     return None if runs is None else max(runs, present + 1)
 
 

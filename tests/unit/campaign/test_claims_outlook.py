@@ -1,13 +1,14 @@
 """What a study's claims need, before any run: what refutes them, and what so many seeds show."""
 
 import json
+from dataclasses import replace
 from math import log
 from pathlib import Path
 
 import pytest
 
 from numalab.campaign.outlook import ClaimOutlook, look_at_claims
-from numalab.cli.study.plan import command
+from numalab.cli.study.plan import _warnings, command
 from numalab.places import project_dir
 from numalab.statistics.scale import Scale, change_of
 from numalab.study.claims import Claim
@@ -151,6 +152,7 @@ def test_nobody_is_warned_of_claims_that_so_many_runs_reproduce() -> None:
     outlooks = outlooks_of("numa-fixes-2018", None, "timed", REPORTS)
     (moves,) = [outlooks[text] for text in outlooks if text.startswith("numa05: fewer moves")]
     assert not moves.too_few
+    assert moves.least is not None
     assert moves.seeds >= moves.least
 
 
@@ -175,6 +177,22 @@ def test_a_plan_prints_what_refutes_its_claims_and_warns_of_too_few_seeds() -> N
     assert alone in whole
     enough = " ".join(invoke(command, "vma-grouping-time", "--mode", "timed").stdout.split())
     assert "only if others are shown" not in enough
+
+
+def test_of_very_many_claims_no_number_of_seeds_decides_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numalab.campaign.outlook.why_unseen", lambda *_: "")  # takes its time
+    plan = plan_study(find_study("group-construction"))
+    study = plan.study.model_copy(
+        update={
+            "claims": (claim(**{"from": "before", "to": "after"}, measure="throughput"),) * 5001
+        }
+    )
+    (first, *_) = look_at_claims(replace(plan, study=study), "kvm", tmp_path)
+    assert (first.least, first.alone) == (4, None)
+    (few, *_) = _warnings([replace(first, seeds=5)])
+    assert str(few).endswith("only if others are shown, too; no number decides each")
 
 
 def test_without_stored_runs_only_the_number_of_seeds_is_warned_of(tmp_path: Path) -> None:

@@ -129,6 +129,8 @@ def test_fewest_runs() -> None:
     """One claim takes four seeds, six take five."""
     assert fewest_runs(LEVEL) == 4
     assert fewest_runs(LEVEL / 6) == 5
+    assert fewest_runs(1e-5) == 11
+    assert fewest_runs(9e-6) is None  # of 11 and 11 runs on, 100,000 splits are drawn
     assert smallest_p(3, 3) == 0.1
     assert shift_between([1.0, 2, 3], [7.0, 8, 9]).p_value() == 0.1
     assert shift_between([1.0, 2, 3], [7.0, 8, 9]).interval() == (-inf, inf)

@@ -122,6 +122,12 @@ def test_how_many_runs_decide_if_means_and_spread_stay(
     assert (judgement.verdict, judgement.runs) == ("inconclusive", runs)
 
 
+def test_no_number_of_runs_decides_one_of_very_many_claims() -> None:
+    claim = ClaimedChange("lower", "ratio")
+    judgement = judged(claim_test(claim, BASE, times(0.5)), "secondary", 5001, LEVEL / 5001)
+    assert (judgement.verdict, judgement.runs) == ("inconclusive", None)
+
+
 def test_a_mechanism_that_does_not_act() -> None:
     assert judge("same", times(1.0), fires=False).verdict == "vacuous"
     assert judge("same", times(1.2), fires=False).verdict == "refuted"

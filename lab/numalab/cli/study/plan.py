@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from math import isinf
+from math import inf, isinf
 from typing import Annotated, Any
 
 import typer
@@ -178,17 +178,17 @@ def _warnings(claims: Sequence[ClaimOutlook]) -> list[RenderableType]:
     texts = [text for claim in claims for text in _warning(claim)]
     together = {
         f"few seeds: {claim.seeds} a variant decide a {claim.family} claim only if others are"
-        f" shown, too; {claim.alone} decide each"
+        f" shown, too; {f'{claim.alone} decide' if claim.alone else 'no number decides'} each"
         for claim in claims
-        if claim.least <= claim.seeds < claim.alone
+        if (claim.least or inf) <= claim.seeds < (claim.alone or inf)
     }
     return [Text(text, "yellow") for text in (*texts, *sorted(together))]
 
 
 def _warning(claim: ClaimOutlook) -> Iterator[str]:
     name = f"too few seeds: {claim.cell}: {claim.text}"
-    if claim.seeds < claim.least:
-        yield f"{name}: {claim.seeds} a variant show nothing, {claim.least} can"
+    if claim.seeds < (claim.least or inf):
+        yield f"{name}: {claim.seeds} a variant show nothing, {claim.least or 'no number'} can"
     elif claim.too_few:
         published = f"published is {change_text(claim.published, claim.unit)}"
         sought = f"the margin is {claim.margin}" if claim.published is None else published

@@ -9,7 +9,7 @@ from numalab.report.claim_outcome import ClaimOutcome, ClaimTestFigures
 from numalab.results.manifest import Manifest
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun, of_variant
-from numalab.statistics.shift import MOST_RUNS
+from numalab.statistics.shift import MOST_RUNS, fewest_runs
 from numalab.statistics.summary import change_percent, numbers, summarise
 from numalab.statistics.verdict import (
     ClaimTest,
@@ -218,6 +218,8 @@ def _detail(test: ClaimTest | None, judgement: SizeJudgement | None, runs: int) 
         return judgement.detail if judgement else ""
     if min(len(test.before), len(test.after)) < 2:
         return "one run has no spread"
+    if fewest_runs(judgement.level) is None:
+        return f"no number of seeds decides one of {judgement.size:,} {judgement.family} claims"
     if judgement.runs is None:
         return f"more than {MOST_RUNS:,} seeds would decide"
     some = len(test.before) + len(test.after) < runs

@@ -161,6 +161,16 @@ def test_all_cells_of_a_study_share_one_error_rate() -> None:
     ]
 
 
+def test_no_number_of_seeds_decides_one_of_very_many_claims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("numalab.report.build.verdicts.fewest_runs", lambda level: None)
+    (first, _) = judge_cells({CELL: ([compared()] * 2, runs(LOW, LOW))}, "before")[CELL]
+    assert first.verdict_text == (
+        "inconclusive (no number of seeds decides one of 2 secondary claims)"
+    )
+
+
 def test_a_percentage_changes_by_points() -> None:
     claim = compared(published="52.18% to 99.30%")
     outcome = judge(claim, runs([50.0, 52.0, 51.0, 52.5], [99.0, 98.0, 99.5, 99.0], unit="%"))
