@@ -179,7 +179,7 @@ def _tested(before: Values, after: Values, family: int) -> Comparison:
     if not _varies(first, second) or min(old.n, new.n) < 2:
         return comparison
     p_welch, interval, smallest = _welch(first, second, family)
-    if smallest_rank_p(old.n, new.n) * family <= LEVEL:
+    if smallest_rank_p(old.n, new.n) * family < LEVEL:  # else ranks could show nothing
         test, p_value = MANN_WHITNEY, _mann_whitney(first, second)
         comparison = replace(comparison, above=_ranked_above(first, second))
     else:

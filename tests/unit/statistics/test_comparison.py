@@ -16,6 +16,9 @@ from scipy import stats
 
 from numalab.measure import Direction
 from numalab.statistics.comparison import (
+    LEVEL,
+    MANN_WHITNEY,
+    WELCH,
     Comparison,
     compare_samples,
     compare_table,
@@ -232,6 +235,15 @@ def test_runs_enough_are_compared_by_ranks() -> None:
     assert (comparison.test, comparison.outcome) == ("Mann-Whitney", "worse")
     assert comparison.p_value == pytest.approx(2 / 252)
     assert "Mann-Whitney, p = 0.0079" in comparison.verdict
+
+
+def test_ranks_are_not_used_where_their_smallest_p_is_just_the_level() -> None:
+    """2 / C(10, 3) in a family of 3 is 0.05, and a difference is shown below that only."""
+    before, after = [1.0, 1.1, 1.2], [5.0, 5.1, 5.2, 5.3, 5.4, 5.5, 5.6]
+    comparison = compare(before, after, Direction.LOWER, family=3)
+    assert smallest_rank_p(3, 7) * 3 == LEVEL
+    assert (comparison.test, comparison.outcome) == (WELCH, "worse")
+    assert compare(before, after, Direction.LOWER, family=2).test == MANN_WHITNEY
 
 
 def test_one_outlier_does_not_turn_the_direction_of_ranks() -> None:
