@@ -58,7 +58,8 @@ MEASURES = pl.Schema(
         "kind": pl.String,
     }
 )
-_SELECT = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(?:select|with)\b", re.IGNORECASE)
+# Atomic groups: no comment is tried again at another length.
+_SELECT = re.compile(r"(?>\s|\(|--[^\n]*\n|/\*(?s:.*?)\*/)*+(?:select|with)\b", re.IGNORECASE)
 _EVENTS_BYTES = 512 << 20  # of the columns of all event tables that a query uses
 DEEPEST = 4  # folders between the one that is named and results
 

@@ -134,6 +134,8 @@ def test_runs_that_may_not_be_read_are_not_none(
         ("SELECT * FROM runners", "runners"),
         ("", "SQL"),
         ("DROP TABLE runs", "SQL: only SELECT is possible, not 'DROP TABLE runs'"),
+        ("/**/" * 5000 + "DROP", "SQL: only SELECT is possible"),  # in time that is linear
+        ("/* SELECT */ DROP", "SQL: only SELECT is possible"),
     ],
 )
 def test_what_is_no_query(results: Results, sql: str, message: str) -> None:
@@ -142,7 +144,13 @@ def test_what_is_no_query(results: Results, sql: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", ["(select", "-- all\nSELECT", "WITH r AS (SELECT * FROM runs) SELECT"]
+    "start",
+    [
+        "(select",
+        "-- all\nSELECT",
+        "/* all\nruns */ /**/ SELECT",
+        "WITH r AS (SELECT * FROM runs) SELECT",
+    ],
 )
 def test_a_select_may_begin_in_other_ways(results: Results, start: str) -> None:
     end = ")" if start.startswith("(") else ""
