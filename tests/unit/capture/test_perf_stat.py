@@ -31,6 +31,11 @@ def test_what_cannot_be_counted_is_none_and_not_0() -> None:
     }
 
 
+def test_a_guest_may_write_anything() -> None:
+    for junk in ("x" * 140_000, '"\n' + "x\n" * 70_000, "\0", "5,,\r"):
+        assert parse_perf_stat(f"{junk}\n{CSV}") == parse_perf_stat(CSV)
+
+
 def test_an_event_that_the_kernel_lacks_is_none() -> None:
     counts = perf_counts(["cpu-migrations", "migrate:mm_numa_migrate_ratelimit"], CSV)
     assert counts == {"cpu-migrations": 0, "migrate:mm_numa_migrate_ratelimit": None}
