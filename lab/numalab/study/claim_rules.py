@@ -154,12 +154,26 @@ def _check_text(claim: Claim, units: Sequence[str], path: Path, place: str) -> N
     for unit in units or (None,):
         for reason in PublishedChange(claim.published).problems(unit):
             raise UserError(f"{reason} (valid: {VALID})", file=path, key=f"{place}.published")
+        if unit is not None and (reason := _percent_of_units(claim, unit)):
+            raise UserError(reason, file=path, key=f"{place}.published")
     for scale in map(claim.scale_of, units):
         shifts = claim.published_shifts(scale, rounded=True)
         low, high = margin_of(claim.margin, scale)
         if claim.direction == "same" and shifts is not None and not _meet(shifts, (low, high)):
             reason = f"'same' within a margin of {claim.margin:g} contradicts {claim.published!r}"
             raise UserError(reason, file=path, key=f"{place}.direction")
+
+
+def _percent_of_units(claim: Claim, unit: str) -> str:
+    """Return why a published percentage is no change on the claim's scale; empty if it is one."""
+    published = PublishedChange(claim.published)
+    relative = bool(published.percentages) and not published.pairs
+    if unit == "%" or not relative or claim.scale_of(unit) != "linear":
+        return ""
+    return (
+        f"on the scale linear changes are in {unit or 'the unit of the measure'}, not in %:"
+        f" write {claim.published!r} as a pair of values, or choose the scale count or ratio"
+    )
 
 
 def _meet(first: tuple[float, float], second: tuple[float, float]) -> bool:

@@ -146,12 +146,21 @@ def test_a_contradiction_is_refused(tmp_path: Path, claim: str, key: str) -> Non
         plan(tmp_path, claim)
 
 
+def test_a_percentage_is_no_change_in_the_unit_of_the_measure(tmp_path: Path) -> None:
+    """On the scale linear -30% was a shift of -30 s; of a measure in % it is one in points."""
+    claim = f'{COMPARED}direction = "lower"\nscale = "linear"\npublished = "-30%"'
+    with pytest.raises(UserError, match=r"claims\[0\]\.published: on the scale linear .* in s,"):
+        plan(tmp_path, claim)
+    plan(tmp_path, claim, "task_busy_share_min")
+
+
 @pytest.mark.parametrize(
     "claim",
     [
         f'{COMPARED}direction = "lower"\npublished = "48 to 47 s"\nat_most = -1',
         f'{COMPARED}direction = "higher"\npublished = "+0% to +2%"\nabove = 0\nbelow = 5',
         f'{COMPARED}direction = "same"\nmechanism = "task_migrations"\npublished = "100 to 103 s"',
+        f'{COMPARED}direction = "lower"\nscale = "linear"\npublished = "9 to 6 s (-33%)"',
         'variant = "new"\nat_least = 5\nat_most = 5',
     ],
 )
