@@ -47,7 +47,7 @@ class Question:
     scale: str
     before: Sequence[float]
     after: Sequence[float]
-    fires: bool
+    fires: bool | None
 
     def p_of(self, shift: float) -> float:
         """The two-sided p value of a shift; scipy draws every split, up to 10 and 10 runs."""
@@ -100,7 +100,8 @@ class Question:
         if self.claim["direction"] == "same":
             if not (inside or any(at_margin)):
                 return "refuted"
-            return ("reproduced" if within else "inconclusive") if self.fires else "vacuous"
+            idle = "cannot be seen" if self.fires is None else "vacuous"
+            return ("reproduced" if within else "inconclusive") if self.fires else idle
         sign = -1 if self.claim["direction"] == "lower" else 1
         beyond = sign * self.margin[(sign + 1) // 2], inf  # any change in that direction
         published = self.published(sign) or beyond
@@ -109,7 +110,8 @@ class Question:
         if not self.holds(0.0, level):
             right = "reproduced" if hit else "direction only"
             return right if sign * self.shift > 0 else "refuted"
-        return ("inconclusive" if hit else "refuted") if self.fires else "not reached"
+        idle = "cannot be seen" if self.fires is None else "not reached"
+        return ("inconclusive" if hit else "refuted") if self.fires else idle
 
     def published(self, sign: int) -> tuple[float, float] | None:
         """The shifts that round to the published ones, positive in the claimed direction."""
@@ -192,8 +194,8 @@ def ask(claim: Claim, here: pl.DataFrame, first: str, modes: set[str]) -> Questi
     unit = rows[0]["unit"][0]
     usual = "linear" if unit == "%" else "ratio" if unit in TIMES or "/" in unit else "count"
     scale = claim.get("scale", usual)
-    fires = claim["direction"] != "lower" or np.median(np.sign(before)) > 0.5
-    if "mechanism" in claim:
-        acts = here.filter(variant=first, measure=claim["mechanism"])["value"].fill_null(0)
-        fires = fires and len(acts) > 0 and 2 * int((acts > 0).sum()) > len(acts)
-    return Question(claim, scale, scaled(before, scale), scaled(after, scale), bool(fires))
+    fires: bool | None = bool(claim["direction"] != "lower" or np.median(np.sign(before)) > 0.5)
+    if fires and "mechanism" in claim:
+        acts = here.filter(variant=first, measure=claim["mechanism"])["value"].drop_nulls()
+        fires = 2 * int((acts > 0).sum()) > len(acts) if len(acts) else None
+    return Question(claim, scale, scaled(before, scale), scaled(after, scale), fires)

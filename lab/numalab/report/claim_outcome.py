@@ -38,7 +38,7 @@ class ClaimOutcome:
     """A claim of the study, the measured figures, and the verdict.
 
     `verdict` is empty for bounds without a direction. With `cannot be seen` it has a `reason`,
-    which is that of the mode if `by_mode`, with some others a `detail`. `published` is the
+    which is that of the mode if `by_mode`, or, as some others, a `detail`. `published` is the
     figure that the source gives. A claim that is not `required` always holds; one of `each_run`
     bounds every run of a variant.
     """

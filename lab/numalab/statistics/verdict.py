@@ -30,12 +30,20 @@ from numalab.statistics.shift import (
 
 MARGIN = 5.0  # percent: changes below it are none
 _NO_CHANGE = "no change beyond the margin"
+_IDLE = "the mechanism does not act in the baseline"
+_UNKNOWN = "no run of the baseline measured the mechanism"
 
 Family = Literal["primary", "secondary"]
 FAMILIES: tuple[Family, ...] = ("primary", "secondary")
 Towards = Literal["higher", "lower", "same"]
 SizeVerdict = Literal[
-    "reproduced", "direction only", "refuted", "inconclusive", "not reached", "vacuous"
+    "reproduced",
+    "direction only",
+    "refuted",
+    "inconclusive",
+    "not reached",
+    "cannot be seen",
+    "vacuous",
 ]
 
 
@@ -90,14 +98,14 @@ class ClaimedChange:
 class ClaimTest:
     """The runs of a claim, and the test of the hypothesis that the claim denies.
 
-    `fires` is whether the mechanism acts in the baseline.
+    `fires` is whether the mechanism acts in the baseline, None where no run tells.
     """
 
     claim: ClaimedChange
     before: tuple[float, ...]
     after: tuple[float, ...]
     shift: Shift
-    fires: bool = True
+    fires: bool | None = True
 
     @cached_property
     def p_value(self) -> float:
@@ -130,7 +138,11 @@ class SizeJudgement:
 
 
 def claim_test(
-    claim: ClaimedChange, before: Sequence[float], after: Sequence[float], *, fires: bool = True
+    claim: ClaimedChange,
+    before: Sequence[float],
+    after: Sequence[float],
+    *,
+    fires: bool | None = True,
 ) -> ClaimTest:
     """Test a claim. Raises ValueError for an empty sample, or a value that the scale lacks.
 
@@ -187,7 +199,7 @@ def _verdict(test: ClaimTest, interval: tuple[float, float]) -> tuple[SizeVerdic
         if low > ceiling or high < floor:
             return "refuted", "it changes by more than the margin"
         if not test.fires:
-            return "vacuous", "the mechanism does not act in the baseline"
+            return ("cannot be seen", _UNKNOWN) if test.fires is None else ("vacuous", _IDLE)
         return ("reproduced", "") if within else ("inconclusive", "")
     if low > 0 or high < 0:
         if (low > 0) == (claim.towards == "higher"):
@@ -201,7 +213,7 @@ def _unshown(
 ) -> tuple[SizeVerdict, str]:
     """Return the verdict on a claimed change that the runs do not show."""
     if not test.fires:
-        return "not reached", "the mechanism does not act in the baseline"
+        return ("cannot be seen", _UNKNOWN) if test.fires is None else ("not reached", _IDLE)
     if test.claim.published is None and within:
         return "refuted", _NO_CHANGE
     if _meets(test.claim.claimed, interval):

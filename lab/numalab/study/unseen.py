@@ -13,13 +13,22 @@ from numalab.workload.workload import BoundWorkload
 
 
 def why_unseen(claim: Claim, workload: BoundWorkload, capture: CaptureSpec, mode: str) -> str:
-    """Return why no run in this mode can give the claim's measure; empty if one may.
+    """Return why no run in this mode can give the claim's measure or mechanism; empty if one may.
 
     Raises UserError for an undefined measure.
     """
     info = info_of(claim.measure, workload)
     if claim.direction and info.kind is MeasureKind.TIMING and mode in ("icount", "tcg"):
         return f"times of mode {mode} are not those of hardware"
+    if why := _not_given(info, capture, mode):
+        return why
+    if claim.mechanism is None:
+        return ""
+    why = _not_given(info_of(claim.mechanism, workload), capture, mode)
+    return why and f"where nothing changes, as {why}"
+
+
+def _not_given(info: MeasureInfo, capture: CaptureSpec, mode: str) -> str:
     if valid_in({info.name: Measure(info, 0)}, mode)[info.name].value is None:
         return f"mode {mode} does not give {info.name}"
     if info.comes_from(SourceKind.MODEL) and mode != "timed":

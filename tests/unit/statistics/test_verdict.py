@@ -32,7 +32,7 @@ def judge(
     *,
     published: tuple[float, float] | None = None,
     before: list[float] = BASE,
-    fires: bool = True,
+    fires: bool | None = True,
 ) -> SizeJudgement:
     """Judge a claim that is alone in its family."""
     claim = ClaimedChange(towards, "ratio", published)
@@ -133,6 +133,18 @@ def test_a_mechanism_that_does_not_act() -> None:
     assert judge("same", times(1.2), fires=False).verdict == "refuted"
     assert judge("lower", times(1.0), fires=False).verdict == "not reached"
     assert judge("lower", times(0.9), fires=False).verdict == "reproduced"
+
+
+def test_a_mechanism_that_no_run_measured() -> None:
+    """It matters only where no change is shown."""
+    for towards in ("same", "lower"):
+        unknown = judge(towards, times(1.0), fires=None)
+        assert (unknown.verdict, unknown.detail) == (
+            "cannot be seen",
+            "no run of the baseline measured the mechanism",
+        )
+    assert judge("same", times(1.2), fires=None).verdict == "refuted"
+    assert judge("lower", times(0.9), fires=None).verdict == "reproduced"
 
 
 def test_the_figures_are_those_of_the_rule() -> None:

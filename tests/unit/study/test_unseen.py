@@ -84,6 +84,16 @@ def test_a_bound_on_a_time_of_an_emulated_mode_is_judged(tmp_path: Path) -> None
     assert said == "cannot be seen: mode icount does not give user_time"
 
 
+def test_a_mechanism_that_is_not_recorded_is_said(tmp_path: Path) -> None:
+    same = f'{CHANGE.replace("lower", "same")}\nmechanism = "sched_move_numa"'
+    said = refuted(tmp_path, "task_migrations", "kvm", 'sets = ["sched"]', same)
+    assert said == (
+        "cannot be seen: where nothing changes, as capture does not record sched_move_numa"
+    )
+    said = refuted(tmp_path, "task_migrations", "kvm", 'sets = ["sched", "numa"]', same)
+    assert said.startswith("where new differs")
+
+
 def test_a_measure_has_no_value_without_each_event_that_it_names() -> None:
     """A plan says so, unless one of the events is enough."""
     events = load_events(RunDir(project_dir() / RUN))

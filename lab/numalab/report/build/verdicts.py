@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from numalab.analysis.measures.family import family_of
 from numalab.measure import ClaimVerdict, MeasureKind
 from numalab.report.build.placement_rows import against
 from numalab.report.claim_outcome import ClaimOutcome, ClaimTestFigures
@@ -160,16 +161,20 @@ def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comp
         return _Comparison(claim, runs, None, reason, by_mode=False)
 
 
-def _fires(claim: Claim, baseline: Sequence[StoredRun], before: Sequence[float]) -> bool:
-    """Return whether the mechanism of a claim acts in most runs of the baseline.
+def _fires(claim: Claim, baseline: Sequence[StoredRun], before: Sequence[float]) -> bool | None:
+    """Return whether the mechanism of a claim acts in most runs of the baseline that measured it.
 
-    What a claim says to become less has to be there before.
+    None where no run did. What a claim says to become less has to be there before.
     """
     if claim.direction == "lower" and not _mostly_above_0(before):
         return False
     if claim.mechanism is None:
         return True
-    return _mostly_above_0([run.value(claim.mechanism) or 0 for run in baseline])
+    family = family_of(claim.mechanism)
+    never = 0 if family is not None and family.may_be_never else None
+    values = (run.value(claim.mechanism) for run in baseline)
+    measured = numbers([never if value is None else value for value in values])
+    return _mostly_above_0(measured) if measured else None
 
 
 def _mostly_above_0(values: Sequence[float]) -> bool:

@@ -86,6 +86,46 @@ def test_verdicts(direction: str, before: list[float], after: list[float], verdi
     )
 
 
+@pytest.mark.parametrize("direction", ["same", "higher"])
+@pytest.mark.parametrize(
+    ("mechanism", "baseline", "acts"),
+    [
+        ("m", "before", True),
+        ("sched_move_numa", "before", None),  # no run has it, as with an event that is not recorded
+        ("numa_move_success", "before", False),  # no value is of something that never happened
+        ("m", "another", None),
+    ],
+)
+def test_a_mechanism_without_a_value_is_not_known(
+    direction: str, mechanism: str, baseline: str, *, acts: bool | None
+) -> None:
+    claim = compared(direction=direction, mechanism=mechanism)
+    (outcome,) = judge_cells({CELL: ([claim], runs(STEADY, STEADY))}, baseline)[CELL]
+    assert (
+        outcome.verdict
+        == {
+            True: "reproduced" if direction == "same" else "refuted",
+            False: "vacuous" if direction == "same" else "not reached",
+            None: "cannot be seen",
+        }[acts]
+    )
+    if acts is None:
+        assert outcome.standing == "neither"
+        assert outcome.verdict_text == (
+            "cannot be seen (no run of the baseline measured the mechanism)"
+        )
+
+
+def test_runs_without_the_mechanism_do_not_outvote_those_with_it() -> None:
+    claim = compared(direction="same", mechanism="m", measure="n")
+    before = [*runs(STEADY, []), *runs([None] * 9, [])]
+    measured = [
+        replace(run, measures={**run.measures, "n": stored("before", 9.0).measures["m"]})
+        for run in (*before, *runs([], STEADY))
+    ]
+    assert judge(claim, measured).verdict == "reproduced"
+
+
 @pytest.mark.parametrize(
     ("published", "verdict"),
     [
