@@ -218,7 +218,10 @@ def _unshown(
         return "refuted", _NO_CHANGE
     if _meets(test.claim.claimed, interval):
         return "inconclusive", ""
-    return "refuted", "the interval excludes the published change"
+    if test.claim.published is not None:
+        return "refuted", "the interval excludes the published change"
+    change = "an increase" if test.claim.towards == "higher" else "a decrease"
+    return "refuted", f"the interval excludes {change} beyond the margin"
 
 
 def _right(

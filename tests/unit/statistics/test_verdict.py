@@ -85,6 +85,13 @@ NOISY = [60.0, 140.0, 100.0, 80.0, 120.0]
         ("lower", times(0.97), None, "direction only", "within the margin"),
         ("lower", times(1.0), None, "refuted", "no change beyond the margin"),
         ("higher", NOISY, None, "inconclusive", ""),
+        (
+            "lower",
+            [110.0, 99.5, 104.0, 100.2, 108.0],
+            None,
+            "refuted",
+            "the interval excludes a decrease beyond the margin",
+        ),
         ("same", times(1.01), None, "reproduced", ""),
         ("same", times(1.2), None, "refuted", "it changes by more than the margin"),
         ("same", [65.0, 145.0, 105.0, 82.0, 122.0], None, "inconclusive", ""),
