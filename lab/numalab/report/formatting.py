@@ -77,7 +77,7 @@ def change(comparison: MeasureComparison, index: int) -> str:
     """Write the change of variant `index` against the first: `+43%`, `0%`, or its absence.
 
     Whole percents as in kernel changelogs, one decimal below 10 %; from ten times as much
-    on, a factor (`x122`).
+    on, a factor (`x122`), but for a negative mean, of which a factor is no increase.
     """
     return _change(comparison.changes[index], comparison.summaries[0], comparison.summaries[index])
 
@@ -98,7 +98,7 @@ def change_of(versus: Comparison) -> str:
 
 
 def _change(percent: float | None, base: Summary | None, other: Summary | None) -> str:
-    if percent is not None and percent >= 900:
+    if percent is not None and percent >= 900 and base is not None and base.mean > 0:
         return f"x{1 + percent / 100:.0f}"
     if percent is not None:
         text = f"{percent:+.0f}%" if abs(percent) >= 10 else f"{percent:+.1f}%"

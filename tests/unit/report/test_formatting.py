@@ -66,6 +66,7 @@ def test_numbers_can_be_grouped() -> None:
         (summary_of(100), summary_of(100.01), 0.01, "0%"),
         (summary_of(100), summary_of(999), 899, "+899%"),
         (summary_of(0.7), summary_of(87), 12057, "x122"),
+        (summary_of(-10), summary_of(100), 1100, "+1100%"),
         (summary_of(0), summary_of(5), None, "from 0"),
         (summary_of(0), summary_of(0), None, "0%"),
         (None, summary_of(5), None, "n/s"),
