@@ -22,10 +22,10 @@ def headline(
     """
     lacking = planned - finished
     missing = f"; {runs_of(lacking)} gave no result" if lacking > 0 else ""
-    where = f"{finished} of" if lacking > 0 else "all"
+    every = "every finished run" if lacking > 0 else "every run"
     texts_of: dict[str, list[str]] = {}
     for claim in [claim for claim in claims if not claim.holds] or claims:
-        texts_of.setdefault(_heading(claim, f"{where} {runs_of(planned)}"), []).append(claim.text)
+        texts_of.setdefault(_heading(claim, every), []).append(claim.text)
     if texts_of:
         parts = [f"{heading}: {_named(texts)}" for heading, texts in texts_of.items()]
         return f"{'. '.join(parts)}{missing}."
@@ -33,10 +33,10 @@ def headline(
     return f"{differences_verdict(compared)}; {runs}" if compared else runs
 
 
-def _heading(claim: ClaimOutcome, runs: str) -> str:
-    """Return what a verdict says of a claim, before its text; `runs` are all that finished."""
+def _heading(claim: ClaimOutcome, every: str) -> str:
+    """Return what a verdict says of a claim, before its text; `every` run is one of its variant."""
     if claim.each_run:
-        return f"Seen in {runs}" if claim.holds else "Not seen in every run"
+        return f"Seen in {every}" if claim.holds else "Not seen in every run"
     why = f" because {claim.reason}" if claim.reason else ""
     verdict = f"{claim.verdict_in_mode}{why}"
     if not claim.holds:

@@ -16,10 +16,10 @@ REPRODUCED = ClaimOutcome("F", "higher", "5 to 9 s", True, verdict="reproduced",
 @pytest.mark.parametrize(
     ("claims", "text"),
     [
-        ([HELD], "Seen in all 12 runs: A."),
+        ([HELD], "Seen in every run: A."),
         ([CHANGED], "As required: C."),
-        ([REFUTED, HELD], "Refuted: D. Seen in all 12 runs: A."),
-        ([HELD, REPRODUCED, REFUTED], "Seen in all 12 runs: A. Reproduced: F. Refuted: D."),
+        ([REFUTED, HELD], "Refuted: D. Seen in every run: A."),
+        ([HELD, REPRODUCED, REFUTED], "Seen in every run: A. Reproduced: F. Refuted: D."),
         ([HELD, BROKEN, REPRODUCED], "Not seen in every run: B."),
         ([UNEXPECTED, REPRODUCED], "Not as required (refuted): E."),
         ([], "12 of 12 runs finished."),
@@ -30,7 +30,7 @@ def test_each_verdict_stands_before_its_claims(claims: list[ClaimOutcome], text:
 
 
 def test_runs_without_a_result_are_counted() -> None:
-    assert headline([HELD], (), 2, 3) == "Seen in 2 of 3 runs: A; 1 run gave no result."
+    assert headline([HELD], (), 2, 3) == "Seen in every finished run: A; 1 run gave no result."
 
 
 def test_a_list_quotes_few_claims() -> None:
