@@ -30,6 +30,7 @@ from numalab.results.run_files import RunFiles
 from numalab.results.stored import StoredMeasure
 from numalab.study.model import Study
 from numalab.study.stored import stored_study, stored_topology
+from numalab.topology.predict.firmware import as_guest_numbers
 
 EVENTS = "its events (events.parquet)"
 
@@ -119,7 +120,7 @@ def _is_wanted(group: MeasureGroup, stored: Collection[str], names: Collection[s
 
 def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
     about, directory = run.manifest, run.directory
-    topology = stored_topology(study, about, directory.manifest)
+    topology = as_guest_numbers(stored_topology(study, about, directory.manifest))
     with damage_explained(directory.path):
         recording = RunFiles(directory).add_counters(
             Recording(

@@ -110,6 +110,23 @@ def test_a_measure_of_the_run_itself_never_changes(stored: Results) -> None:
     assert not add_measures(stored, [name]).measures
 
 
+def test_nodes_have_the_numbers_of_the_guest(stored: Results) -> None:
+    """The kernel counts nodes by their CPUs: node 1 of this file, with CPU 0, is its node 0."""
+    removed: dict[str, dict[str, Any]] = {}
+    for run in map(stored.run, RUNS):
+        manifest = json.loads(run.manifest.read_bytes())
+        first, second = manifest["machine"]["nodes"][:2]
+        first["cpus"], second["cpus"] = second["cpus"], first["cpus"]
+        run.manifest.write_text(json.dumps(manifest))
+        measures = json.loads(run.measures.read_bytes())
+        gone = {m["name"]: m["value"] for m in measures if m["name"].startswith("tasks_final_node")}
+        run.measures.write_text(json.dumps([m for m in measures if m["name"] not in gone]))
+        removed[run.path.name] = gone
+    added = add_measures(stored).measures
+    assert {run: {m.name: m.value for m in added[run]} for run in RUNS} == removed
+    assert removed[RUNS[1]]["tasks_final_node1"] == 6
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[7]", '[{"name": "moves"}]'])
 def test_damaged_added_measures(stored: Results, text: str) -> None:
     stored.run(RUNS[0]).added_measures.write_text(text)
