@@ -37,7 +37,8 @@ from numalab.recording.spans import RunTimeline
 from numalab.recording.sums import MAX_LISTED
 from numalab.recording.window import Slices, Window
 
-_OF_TASKS = ("task_", "tasks_")  # how the names of measures of the tasks of interest begin
+# How the names of measures of the tasks of interest begin, where they could be 0.
+_OF_TASKS = ("task_", "tasks_", "memory_lines")
 _MOST_NAMES = 8  # of tasks in a note
 
 

@@ -124,6 +124,19 @@ def test_findings_say_it_by_node_pair_over_time_and_by_task(
     assert (task.local, task.lines) == (40, (0, 40, 50))
 
 
+def test_tasks_that_were_not_recorded_fetched_no_known_number_of_lines(
+    trace: Trace, three_nodes: Topology, joined: JoinedTables
+) -> None:
+    run = Recording(
+        trace.table(trace.switch(0, 1, "idle", "other:9"), trace.mark(120 * MS, "x")),
+        three_nodes,
+        tasks=["hog"],
+        memory=replace(joined, counts=pl.DataFrame(COUNTS[-1:])),
+    )
+    by_name = values(analyse(run))
+    assert by_name["memory_lines"] is None and by_name["memory_node_loads"] == 5
+
+
 @pytest.mark.parametrize("lacks", ["model", "nodes", "times"])
 def test_what_is_not_known_is_none_and_not_0(
     trace: Trace, three_nodes: Topology, joined: JoinedTables, lacks: str
@@ -263,6 +276,13 @@ def test_a_slice_is_spread_evenly_over_the_slices_of_the_window() -> None:
     result = sum_by_slice(table, Slices(5, 25, 10, 2), (), ("lines",))
     assert dict(result.iter_rows()) == pytest.approx({0: 5 + 16, 1: 4 + 21})
     assert sum_within(table, 5, 25, (), ("lines",)).item() == pytest.approx(5 + 20 + 21)
+
+
+def test_a_slice_across_several_slices_of_the_window_has_a_part_in_each() -> None:
+    """On the trace's clock 10 ms of the model may be longer than those of the window."""
+    table = pl.DataFrame({"start_ns": [9, -30, 60], "end_ns": [21, -20, 75], "lines": [120, 7, 7]})
+    result = sum_by_slice(table, Slices(0, 50, 10, 5), (), ("lines",))
+    assert dict(result.iter_rows()) == pytest.approx({0: 10, 1: 100, 2: 10})
 
 
 def test_what_a_clock_said_in_mode_timed_is_modelled() -> None:

@@ -51,23 +51,18 @@ def sum_by_slice(
 ) -> pl.DataFrame:
     """Sum `values` of slices of the model by `keys` and slice of the window: keys, slice, values.
 
-    A slice of the window is no shorter than one of the model.
+    A slice of the model counts in each slice of the window with its part in it.
     """
-    step = slices.step_ns
+    step, number = slices.step_ns, pl.col("slice")
     begin, end = pl.col("start_ns") - slices.start_ns, pl.col("end_ns") - slices.start_ns
-    first, last = begin // step, (end - 1) // step
-    parts = []
-    for slice_, lies in ((first, pl.lit(1) == 1), (last, last != first)):
-        from_ns, to_ns = (
-            slice_ * step,
-            pl.min_horizontal((slice_ + 1) * step, pl.lit(slices.end_ns - slices.start_ns)),
-        )
-        overlap = pl.min_horizontal(end, to_ns) - pl.max_horizontal(begin, from_ns)
-        parts.append(
-            table.filter(lies).select(*keys, *values, slice=slice_, _weight=overlap / (end - begin))
-        )
-    numbered = pl.concat(parts).filter(
-        (pl.col("_weight") > 0) & pl.col("slice").is_between(0, slices.count - 1)
+    first, last = (begin // step).clip(0), ((end - 1) // step).clip(None, slices.count - 1)
+    to_ns = pl.min_horizontal((number + 1) * step, pl.lit(slices.end_ns - slices.start_ns))
+    overlap = pl.min_horizontal(end, to_ns) - pl.max_horizontal(begin, number * step)
+    numbered = (
+        table.with_columns(slice=pl.int_ranges(first, last + 1))
+        .explode("slice")
+        .with_columns(_weight=overlap / (end - begin))
+        .filter(pl.col("_weight") > 0)
     )
     return _sum_weighted(numbered, (*keys, "slice"), values)
 
