@@ -10,6 +10,7 @@ from dataclasses import dataclass
 MAX_LINES = 100_000
 _NUMBER = re.compile(r"\d{1,20}")
 _COUNT = re.compile(r"\d{1,20}(\.\d{1,9})?")
+_TRACEPOINT = re.compile(r"[\w-]+:(?![DGHIPSWehkpu]+$)\w+")  # perf-list(1) has the modifiers
 _TIME = re.compile(r"(elapsed|user|system) (\d{1,10}\.\d{1,9})")
 _OF_NODE = re.compile(r"\S{0,200}/node(\d{1,4})/numastat:(\w{1,40}) (\d{1,20})")
 
@@ -151,6 +152,11 @@ def perf_counts(asked: Iterable[str], text: str | None) -> dict[str, int | float
     return {event: counted.get(event) for event in asked}
 
 
+def is_tracepoint(event: str) -> bool:
+    """Return whether an event of perf is `system:event`, and not one with modifiers, `cycles:u`."""
+    return _TRACEPOINT.fullmatch(event) is not None
+
+
 def perf_measure_name(event: str) -> str:
     """Return the name of an event's measure: `perf_cache_misses`, `perf_sched_move_numa`."""
-    return "perf_" + re.sub(r"\W", "_", event.rpartition(":")[2])
+    return "perf_" + re.sub(r"\W", "_", event.rpartition(":")[2] if is_tracepoint(event) else event)

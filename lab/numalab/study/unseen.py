@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from numalab.analysis.measures.command import perf_info
 from numalab.analysis.measures.family import family_of
 from numalab.capture.counters import perf_measure_name
 from numalab.capture.spec import CaptureSpec
@@ -17,7 +18,9 @@ def why_unseen(claim: Claim, workload: BoundWorkload, capture: CaptureSpec, mode
 
     Raises UserError for an undefined measure.
     """
-    info = info_of(claim.measure, workload)
+    counted = (perf_info(event) for event in capture.perf_stat)
+    info = next((info for info in counted if info.name == claim.measure), None)
+    info = info or info_of(claim.measure, workload)
     if claim.direction and info.kind is MeasureKind.TIMING and mode in ("icount", "tcg"):
         return f"times of mode {mode} are not those of hardware"
     if why := _not_given(info, capture, mode):

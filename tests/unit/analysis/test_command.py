@@ -61,6 +61,11 @@ def test_perf_has_a_measure_only_where_it_was_asked() -> None:
         ("LLC-load-misses", "perf_LLC_load_misses", MeasureKind.TIMING, Direction.LOWER),
         ("node-loads", "perf_node_loads", MeasureKind.TIMING, Direction.LOWER),
         ("node-load-misses", "perf_node_load_misses", MeasureKind.TIMING, Direction.LOWER),
+        ("branches", "perf_branches", MeasureKind.TIMING, Direction.NONE),
+        ("ref-cycles", "perf_ref_cycles", MeasureKind.TIMING, Direction.NONE),
+        ("dTLB-load-misses", "perf_dTLB_load_misses", MeasureKind.TIMING, Direction.NONE),
+        ("cycles:u", "perf_cycles_u", MeasureKind.TIMING, Direction.NONE),
+        ("major-faults", "perf_major_faults", MeasureKind.PLACEMENT, Direction.NONE),
         ("cpu-migrations", "perf_cpu_migrations", MeasureKind.PLACEMENT, Direction.NONE),
         ("sched:sched_swap_numa", "perf_sched_swap_numa", MeasureKind.PLACEMENT, Direction.NONE),
     ],
@@ -74,6 +79,13 @@ def test_what_perf_counted_keeps_its_event(
     assert (info.kind, info.direction, info.unit) == (kind, direction, "events")
     assert [(source.kind, source.what) for source in info.sources] == [(SourceKind.PERF, event)]
     assert name.removeprefix("perf_") in info.definition
+
+
+def test_clocks_of_perf_are_times_in_milliseconds() -> None:
+    perf = {"task-clock": 1234.56, "cpu-clock": 7.5}
+    infos = [item.info for item in measures(PERF, CommandData("hogs", perf=perf)).values()]
+    assert [info.name for info in infos] == ["perf_task_clock", "perf_cpu_clock"]
+    assert {(info.kind, info.unit) for info in infos} == {(MeasureKind.TIMING, "ms")}
 
 
 def test_an_event_that_was_not_counted_is_none() -> None:

@@ -58,6 +58,13 @@ def refuted(folder: Path, measure: str, mode: str, capture: str = "", claim: str
         ("perf_cycles", "kvm", "", "capture.perf_stat does not count it"),
         ("perf_cycles", "kvm", 'perf_stat = ["cycles"]', ""),
         ("perf_context_switches", "icount", 'perf_stat = ["numa"]', ""),
+        ("perf_sched_move_numa", "icount", 'perf_stat = ["numa"]', ""),
+        (
+            "perf_task_clock",
+            "icount",
+            'perf_stat = ["task-clock"]',
+            "times of mode icount are not those of hardware",
+        ),
         ("numastat_numa_hit_node0", "kvm", "", "it needs capture.numastat = true"),
         ("allocations_local", "kvm", "numastat = true", ""),
         ("task_faults_shared", "kvm", 'sample = ["vmstat"]', 'it needs capture.sample = ["tasks"]'),

@@ -15,7 +15,7 @@ from numalab.analysis.measures.family import (
     guest,
     register_measures,
 )
-from numalab.capture.counters import difference, perf_measure_name
+from numalab.capture.counters import difference, is_tracepoint, perf_measure_name
 from numalab.measure import (
     Direction,
     Measure,
@@ -126,18 +126,49 @@ SYSTEM = _time(
 )
 
 _PERF = (MeasureSource(SourceKind.PERF),)
-_PERF_TEXT = "How often perf counted {event} on all CPUs while the command ran."
+_DURING = "on all CPUs while the command ran"
+
+
+def _counts(kind: MeasureKind, direction: Direction, *events: str) -> tuple[MeasureFamily, ...]:
+    text = f"How often perf counted {{event}} {_DURING}."
+    return tuple(
+        MeasureFamily(
+            f"perf_{event}", "events", direction, text.replace("{event}", event), _PERF, kind
+        )
+        for event in events
+    )
+
+
 # Counts of the CPU itself, which an emulated one does not have and which depend on real time.
-HARDWARE = tuple(
+HARDWARE = _counts(
+    MeasureKind.TIMING, LOWER,
+    *("cache_misses", "cache_references", "cycles", "instructions", "branch_misses"),
+    *("LLC_load_misses", "node_loads", "node_load_misses"),
+)  # fmt: skip
+CLOCKS = tuple(
     MeasureFamily(
-        f"perf_{event}", "events", LOWER, _PERF_TEXT.format(event=event), _PERF, MeasureKind.TIMING
+        f"perf_{clock}", "ms", LOWER, f"perf's clock {_DURING}.", _PERF, MeasureKind.TIMING
     )
-    for event in (
-        *("cache_misses", "cache_references", "cycles", "instructions", "branch_misses"),
-        *("LLC_load_misses", "node_loads", "node_load_misses"),
-    )
+    for clock in ("task_clock", "cpu_clock")
 )
-SOFTWARE = MeasureFamily("perf_{event}", "events", NONE, _PERF_TEXT, _PERF)
+SOFTWARE = _counts(
+    MeasureKind.PLACEMENT, NONE,
+    *("context_switches", "cpu_migrations", "page_faults", "minor_faults", "major_faults"),
+)  # fmt: skip
+# Of an event that its name does not explain.
+TRACEPOINTS = _counts(MeasureKind.PLACEMENT, NONE, "{event}")
+OTHER = tuple(
+    replace(family, definition=f"{family.definition} Of a tracepoint: placement.")
+    for family in _counts(MeasureKind.TIMING, NONE, "{event}")
+)
+
+
+def perf_info(event: str) -> MeasureInfo:
+    """Return what the count of an event of perf means. Its measure's name hides a tracepoint."""
+    name = perf_measure_name(event)
+    possible = TRACEPOINTS if is_tracepoint(event) else (*HARDWARE, *CLOCKS, *SOFTWARE, *OTHER)
+    info = next(info for family in possible if (info := family.explain(name)))
+    return replace(info, sources=(MeasureSource(SourceKind.PERF, event),))
 
 
 def _times(run: Recording) -> Iterator[Measure]:
@@ -154,10 +185,7 @@ def _perf(run: Recording) -> Iterator[Measure]:
     if run.command is None or run.command.perf is None:
         return
     for event, count in run.command.perf.items():
-        name = perf_measure_name(event)
-        families = (family.explain(name) for family in (*HARDWARE, SOFTWARE))
-        info = next(info for info in families if info is not None)
-        yield Measure(replace(info, sources=(MeasureSource(SourceKind.PERF, event),)), count)
+        yield Measure(perf_info(event), count)
 
 
 def _printed(run: Recording) -> Iterator[Measure]:
@@ -197,7 +225,7 @@ GROUPS = (
     register_measures("waiting", (WAIT_TIME, WAIT_MEAN), _waits),
     register_measures("allocations", (NUMASTAT, LOCAL, ASTRAY), _allocations),
     register_measures("times", (ELAPSED, USER, SYSTEM), _times),
-    register_measures("perf stat", (*HARDWARE, SOFTWARE), _perf),
+    register_measures("perf stat", (*HARDWARE, *CLOCKS, *SOFTWARE, *OTHER), _perf),
     register_measures("printed by the scheduler", (SCHEDULER,), _scheduler),
     register_measures("printed by the workload", (), _printed),
 )
