@@ -8,7 +8,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import zstandard
@@ -51,9 +51,9 @@ class CpuData:
 class TraceFile:
     """The contents of a trace.dat except its pages; `problems` are messages for the user.
 
-    `read_events` are the kernel's counts of read events by buffer and CPU, from the texts of
-    `per_cpu/cpuN/stats` that trace-cmd stores (`tracing_stats_read()` in kernel/trace/trace.c); the
-    buffer of no instance is "".
+    `buffers` are the clock and layout of each. `read_events` are the kernel's counts of read events
+    by buffer and CPU, from the texts of `per_cpu/cpuN/stats` that trace-cmd stores
+    (`tracing_stats_read()` in kernel/trace/trace.c); the buffer of no instance is "".
     """
 
     data: memoryview
@@ -63,6 +63,7 @@ class TraceFile:
     formats: dict[int, FormatText] = field(default_factory=dict)
     comms: dict[int, str] = field(default_factory=dict)
     cpus: list[CpuData] = field(default_factory=list)
+    buffers: dict[str, tuple[str, PageLayout]] = field(default_factory=dict)
     read_events: dict[tuple[str, int], int] = field(default_factory=dict)
     stats_of: str = ""
     clock: str = ""
@@ -139,12 +140,29 @@ def open_trace(data: memoryview, path: Path) -> TraceFile:
         layout = PageLayout(page_bytes, long_bytes, 8 + long_bytes)
         trace = TraceFile(data, int(version), layout)
         (_read_v7 if trace.version == 7 else _read_v6)(trace, cursor)
+        _keep_one_buffer(trace)
     except Damaged as error:
         raise UserError(f"cut short or damaged: {error}", file=path) from None
     size = trace.layout.page_bytes
     if size % 8 or not 64 <= size <= 1 << 20 or trace.layout.data_offset not in (12, 16):
         raise UserError(f"its ring buffer has pages of {size} bytes", file=path)
     return trace
+
+
+def _keep_one_buffer(trace: TraceFile) -> None:
+    """Leave out all buffers but the main one, or without its pages the first that has some.
+
+    Several may hold the same events, and each has losses and a clock of its own.
+    """
+    names = dict.fromkeys(data.buffer for data in trace.cpus if data.size)
+    kept, *rest = sorted(names, key=bool) or [""]
+    trace.cpus = [data for data in trace.cpus if data.buffer == kept]
+    trace.clock, trace.layout = trace.buffers.get(kept, ("", trace.layout))
+    trace.read_events = {key: n for key, n in trace.read_events.items() if key[0] not in rest}
+    if rest:
+        read = f"instance {kept!r}" if kept else "the main buffer"
+        names_left = ", ".join([repr(name[:60]) for name in rest[:8]] + ["..."] * (len(rest) > 8))
+        trace.problems.append(f"only {read} was read; instances left out: {names_left}")
 
 
 def _read_v6(trace: TraceFile, cursor: Cursor) -> None:
@@ -193,8 +211,7 @@ def _flyrecord_v6(trace: TraceFile, cursor: Cursor, name: str, cpus: int) -> Non
         offset, size = cursor.number(8), cursor.number(8)
         _add_cpu(trace, CpuData(name, cpu, offset, size, compressed=False))
     clock = re.search(r"\[(\w[\w-]*)\]", bytes(cursor.blob()[:512]).decode("ascii", "replace"))
-    if clock is not None:
-        trace.clock = clock[1]
+    trace.buffers.setdefault(name, (clock[1] if clock else "", trace.layout))
 
 
 def _read_v7(trace: TraceFile, cursor: Cursor) -> None:
@@ -271,9 +288,7 @@ def _buffer_v7(trace: TraceFile, cursor: Cursor) -> None:
     cpus = [(cursor.number(4), cursor.number(8), cursor.number(8)) for _ in range(count)]
     if not any(size for _, _, size in cpus):
         return
-    trace.clock = clock
-    layout = trace.layout
-    trace.layout = PageLayout(page_bytes, layout.long_bytes, layout.data_offset)
+    trace.buffers[name] = clock, replace(trace.layout, page_bytes=page_bytes)
     for cpu, offset, size in cpus:
         compressed = bool(flags & _COMPRESSED)
         number = _bounded(cpu, MAX_CPUS, "CPUs")

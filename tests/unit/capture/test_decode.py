@@ -210,6 +210,36 @@ def test_a_damaged_page_is_read_as_far_as_it_is_sound(tmp_path: Path, write: Any
     assert decoded.unsound == 1
 
 
+def with_instance(write: Any, main: bytes, pages_of_x: bytes) -> bytes:
+    """A recording of one CPU whose instance `x` has another clock than its main buffer."""
+
+    def option(place: int) -> bytes:
+        return struct.pack("<HIQ", 3, 10, place) + b"x\0"
+
+    place = len(write.trace_dat([main], options=option(0)))
+    head = b"flyrecord\0" + struct.pack("<QQQ", place + 4096, 4096, 7) + b"[local]"
+    whole: bytes = write.trace_dat([main], options=option(place))
+    return whole + head.ljust(4096, b"\0") + pages_of_x
+
+
+def test_of_several_buffers_only_the_main_one_is_read(tmp_path: Path, write: Any) -> None:
+    """An instance has its own clock and its own losses, and often the same events."""
+    wake = write.item(1, write.wakeup(1, b"a", 0))
+    main, other = write.page(1, wake, wake), write.page(1, wake, missed=3)
+    left_out = ("only the main buffer was read; instances left out: 'x'",)
+    decoded, table = decode_bytes(tmp_path, with_instance(write, main, other))
+    assert table["time_ns"].to_list() == [2, 3]
+    assert (decoded.gaps, decoded.clock, decoded.problems) == (0, "mono", left_out)
+    trace_cmd, seventh = find_program("trace-cmd", "trace-cmd"), tmp_path / "7.dat"
+    options: list[str | Path] = ["-o", seventh, "--compression", "none", "--file-version", "7"]
+    run([trace_cmd, "convert", "-i", tmp_path / "trace.dat", *options], timeout=60)
+    decoded, again = decode(seventh)
+    assert again.equals(table) and decoded.problems == left_out
+    decoded, table = decode_bytes(tmp_path, with_instance(write, b"", other))
+    assert table["event"].to_list() == ["lost_events", "sched_wakeup"]
+    assert (decoded.lost, decoded.clock, decoded.problems) == (3, "local", ())
+
+
 def zeroed(whole: bytes, at: int, size: int) -> bytes:
     return whole[:at] + bytes(size) + whole[at + size :]
 
