@@ -4,7 +4,8 @@ A chunk starts with the state at the end of the last one: the task on each CPU, 
 state of every task. It ends with what the next events prove: that a CPU loses events across the
 border, which task it runs, and whether a task was runnable. So the chunks give the spans and stays
 of the whole table, except that a task renamed while it runs across a border keeps its old name up
-to there, and that each chunk guesses by itself what ran between two losses without a switch.
+to there, that each chunk guesses by itself what ran between two losses without a switch, and that a
+task that fell asleep within a loss sleeps from a border on, in the whole table from its next event.
 """
 
 from collections.abc import Iterator, Sequence

@@ -80,11 +80,7 @@ def stays(
         end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
     )
     mentions = _with_losses(mentions, gaps(events)).with_columns(
-        runnable=pl.col("after")
-        .forward_fill()
-        .over("pid")
-        .fill_null(pl.col("was"))
-        .fill_null(value=False),
+        runnable=_state().fill_null(value=False),
     )
     later = mentions.filter(~pl.col("dead")).select(
         "pid", "comm", "cpu", "end_ns", "runnable", start_ns="time_ns"
@@ -223,6 +219,11 @@ def _mention(rows: pl.DataFrame, task: str, **proved: pl.Expr) -> pl.DataFrame:
     )
 
 
+def _state() -> pl.Expr:
+    """Whether a task was runnable from each mention on; null for unknown."""
+    return pl.col("after").forward_fill().over("pid").fill_null(pl.col("was"))
+
+
 def _with_losses(mentions: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
     """End a state at the first loss of events on its CPU if the task's next event contradicts it.
 
@@ -241,7 +242,8 @@ def _with_losses(mentions: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
         allow_exact_matches=False,
         check_sortedness=False,  # both are sorted; polars cannot tell with `by`
     )
-    borne_out = pl.col("was").shift(-1).over("pid").fill_null(value=False)
+    proved = pl.col("was").shift(-1).over("pid")
+    borne_out = proved.is_not_null() & (proved | ~_state())
     cut = (pl.col("lost_ns") < pl.col("end_ns")).fill_null(value=False) & ~borne_out
     forgotten = pl.col("after").is_null() & pl.col("cut").shift(1).over("pid")
     asleep = ~pl.col("was").fill_null(value=False)

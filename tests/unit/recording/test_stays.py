@@ -134,6 +134,20 @@ def test_after_lost_events_a_task_must_be_borne_out(trace: Trace) -> None:
     assert lengths(events, 0, Window(0, 40)) == [(0, 5, 0), (5, 40, 1)]
 
 
+def test_a_sleeper_whose_cpu_loses_events_sleeps_until_it_wakes(trace: Trace) -> None:
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.switch(5, 0, "a:1", "b:2", trace.sleeps),
+        trace.switch(6, 0, "b:2", "idle", trace.sleeps),
+        trace.lost(20, 0),
+        trace.wakeup(30, "a:1", 0),
+        trace.mark(40, "x"),
+    )
+    stayed = stays(events, Window(7, 40)).select("pid", "start_ns", "end_ns", "runnable")
+    # Nobody knows where b is: no event of it comes after the loss.
+    assert stayed.rows() == [(1, 7, 30, False), (1, 30, 40, True)]
+
+
 def test_what_another_cpu_names_within_a_loss_must_be_borne_out(trace: Trace) -> None:
     """CPU 0 loses events from 6 to 20; CPU 1 moves two tasks to it meanwhile."""
     events = trace.table(
