@@ -15,7 +15,7 @@ import polars as pl
 
 from numalab.progress import Progress, no_progress
 from numalab.recording.spans import spans
-from numalab.recording.stays import FIRST_MENTION, first_mentions, stays
+from numalab.recording.stays import FIRST_MENTION, first_mentions, stays, wakeups
 from numalab.recording.window import Window, clip, gaps
 
 ROWS = 500_000
@@ -94,7 +94,7 @@ def event_chunks(
         table = whole.collect()
         yield _chunk(table, window, cpus, stays(table, window))
         return
-    ahead = {count: _Ahead()}
+    ahead, woken = {count: _Ahead()}, wakeups(whole)
     for start in reversed(range(0, count, rows)):
         on_progress("find the tasks", 1 - start / count)
         end = min(start + rows, count)
@@ -116,7 +116,7 @@ def event_chunks(
         after = ahead[min(start + rows, count)]
         part = pl.concat([part, _losses(part, until, after)])
         # A nanosecond longer, so that the last state of every task has a length.
-        stayed = stays(part, Window(since, until + 1), held, after.tasks)
+        stayed = stays(part, Window(since, until + 1), held, after.tasks, woken)
         held = stayed.filter(pl.col("end_ns") > until).select(_HELD)
         part = pl.concat([_switches(running, since, part), part])
         running = _running_after(part)

@@ -5,6 +5,8 @@ Events move a task from one state to the next:
 - sched_wakeup makes it runnable on target_cpu; so does sched_wakeup_new, with which a task begins.
 - sched_switch makes the next task runnable on the event's CPU. The previous task stays runnable if
   its state shows that it was preempted; else it sleeps or is dead, and then it has no more stays.
+  With a signal pending it stays in the queue, but Linux 6.1 traces the state that it had before
+  (`__schedule()` in kernel/sched/core.c); that it runs again without a wake-up proves it.
 - sched_migrate_task moves it to dest_cpu at once, asleep or runnable. The kernel reports it in
   set_task_cpu(), between two queues: a task in flight counts as arrived, not as idle time.
 
@@ -13,6 +15,8 @@ since the recording began, sched_wakeup that it was asleep, sched_wakeup_new tha
 a migration nothing, so the next event decides. After lost events on its CPU a task keeps its state
 only if its next event confirms it.
 """
+
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -39,12 +43,13 @@ def stays(
     window: Window,
     held: pl.DataFrame | None = None,
     ahead: pl.DataFrame | None = None,
+    woken: "Wakeups | None" = None,
 ) -> pl.DataFrame:
     """Return where each task was: pid, comm, cpu, start_ns, end_ns, runnable.
 
     A row ends with the task's next event or the window. Idle tasks are left out. Sorted by pid and
     start. For a part of a recording, `held` is the state before its first event (pid, comm, cpu,
-    runnable), and `ahead` the `first_mentions` behind its last one.
+    runnable), `ahead` the `first_mentions` behind its last one, and `woken` those of all of it.
     """
     mentions = sightings(events)
     if held is not None and not events.is_empty():
@@ -79,6 +84,8 @@ def stays(
         was=pl.col("before").backward_fill().over("pid"),
         end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
     )
+    queued = _still_queued(woken or wakeups(events))
+    mentions = mentions.with_columns(after=pl.when(queued).then(True).otherwise("after"))
     mentions = _with_losses(mentions, gaps(events)).with_columns(
         runnable=_state().fill_null(value=False),
     )
@@ -96,6 +103,32 @@ def stays(
     )
     whole = pl.concat([start, later]).select(list(_STAY))
     return clip(whole, window).sort("pid", "start_ns")
+
+
+@dataclass(frozen=True)
+class Wakeups:
+    """The tasks with recorded wake-ups, and the time from which on no event was lost."""
+
+    pids: frozenset[int]
+    since_ns: int
+
+
+def wakeups(events: pl.DataFrame | pl.LazyFrame) -> Wakeups:
+    """Look up the wake-ups of a whole recording."""
+    table, event = events.lazy(), pl.col("event")
+    if "event_pid" not in table.collect_schema():
+        return Wakeups(frozenset(), 0)
+    pids = pl.col("event_pid").filter(event == "sched_wakeup").unique().implode()
+    lost = pl.col("time_ns").filter(event == "lost_events").max() + 1
+    row = table.select(pids, lost.fill_null(pl.col("time_ns").min())).collect().row(0)
+    return Wakeups(frozenset(row[0]), row[1] or 0)
+
+
+def _still_queued(woken: Wakeups) -> pl.Expr:
+    """Whether a task that went to sleep stayed in its queue: it ran again without a wake-up."""
+    slept = (pl.col("order") > 0) & ~pl.col("after") & ~pl.col("dead")
+    whole = pl.col("pid").is_in(woken.pids) & (pl.col("time_ns") >= woken.since_ns)
+    return slept & whole & pl.col("was").shift(-1).over("pid")
 
 
 def queue_lengths(stayed: pl.DataFrame, window: Window, cpus: list[int]) -> pl.DataFrame:

@@ -148,6 +148,24 @@ def test_a_sleeper_whose_cpu_loses_events_sleeps_until_it_wakes(trace: Trace) ->
     assert stayed.rows() == [(1, 7, 30, False), (1, 30, 40, True)]
 
 
+def test_a_task_with_a_pending_signal_stays_in_its_queue(trace: Trace) -> None:
+    """Linux 6.1 says that it sleeps; no wake-up comes, and yet it runs."""
+    before = [trace.wakeup(5, "a:1", 0), trace.switch(6, 0, "idle", "a:1")]
+    rest = [
+        trace.switch(10, 0, "a:1", "b:2", trace.sleeps),
+        trace.migrate(20, "a:1", 0, 1),
+        trace.switch(30, 1, "idle", "a:1"),
+        trace.mark(40, "x"),
+    ]
+    whole = trace.table(trace.mark(0, "x"), *before, *rest)
+    assert lengths(whole, 0, Window(10, 40)) == [(10, 20, 2), (20, 40, 1)]
+    assert lengths(whole, 1, Window(10, 40)) == [(10, 20, 0), (20, 40, 1)]
+    lost = trace.table(trace.mark(0, "x"), *before, *rest, trace.lost(25, 1))
+    assert lengths(lost, 1, Window(10, 40)) == [(10, 30, 0), (30, 40, 1)], "perhaps the wake-up"
+    started = trace.table(trace.mark(0, "x"), *rest)
+    assert lengths(started, 0, Window(11, 40)) == [(11, 40, 1)], "nobody recorded its wake-ups"
+
+
 def test_what_another_cpu_names_within_a_loss_must_be_borne_out(trace: Trace) -> None:
     """CPU 0 loses events from 6 to 20; CPU 1 moves two tasks to it meanwhile."""
     events = trace.table(
