@@ -1,7 +1,6 @@
 """One recorded run: its events, and every table that measures, findings and hunts read."""
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,12 +9,12 @@ import polars as pl
 from numalab.capture.counters import CpuSchedstat, Times
 from numalab.capture.joined_tables import JoinedTables
 from numalab.capture.samples import Samples
-from numalab.cpulist import Cpulists
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.progress import Progress, no_progress
 from numalab.recording.chunks import ROWS, event_chunks
 from numalab.recording.events import COLUMNS, lacking_fields, of_interest, typed
+from numalab.recording.masks import Masks, masks_by_time
 from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
 from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
 from numalab.recording.residence import Level, Ranges, Resident, residents
@@ -23,7 +22,6 @@ from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
 from numalab.recording.window import Slices, Window, cut, find_window
-from numalab.recording.work_conservation import Masks
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
@@ -236,17 +234,11 @@ class Recording:
 
     @cached_property
     def masks(self) -> Masks:
-        """The CPUs of each task, from all samples."""
+        """The CPUs of tasks by time, from the samples in the window."""
         if self.samples is None:
-            return {}
-        window, masks = self.window, dict[int, frozenset[int]]()
-        inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
-        sampled = self.samples.masks.filter(inside).select("pid", "cpus").unique()
-        lists = Cpulists()
-        for pid, text in sampled.iter_rows():
-            with suppress(ValueError):  # a guest wrote it
-                masks[pid] = masks.get(pid, frozenset()) | set(lists.parse(text))
-        return masks
+            return Masks()
+        inside = pl.col("time_ns").is_between(self.window.start_ns, self.window.end_ns)
+        return masks_by_time(self.samples.masks.filter(inside))
 
     @cached_property
     def sums(self) -> RunSums:

@@ -9,6 +9,7 @@ import polars as pl
 from numalab.recording.chunks import EventChunk
 from numalab.recording.events import of_interest
 from numalab.recording.intervals import covered, total
+from numalab.recording.masks import Masks
 from numalab.recording.migrations import SCHEMA as MOVES
 from numalab.recording.migrations import migrations
 from numalab.recording.numa_decisions import SCHEMA as DECISIONS
@@ -16,7 +17,7 @@ from numalab.recording.numa_decisions import node_of_cpu, numa_decisions
 from numalab.recording.spans import RunTimeline, run_timeline
 from numalab.recording.stays import BIRTHS, births, queue_lengths
 from numalab.recording.window import Slices, by_slice
-from numalab.recording.work_conservation import VIOLATION, Masks, joined, longest, violations
+from numalab.recording.work_conservation import VIOLATION, joined, longest, violations
 
 MAX_LISTED = 20
 _TIME = {"pid": pl.Int32, "node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
@@ -35,7 +36,7 @@ class Scope:
     allowed: tuple[int, ...]
     node_of: Mapping[int, int]
     slices: Slices
-    masks: Masks = field(default_factory=dict)
+    masks: Masks = field(default_factory=Masks)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import polars as pl
 
 from numalab.recording.intervals import Spans, covered, met, minus
 from numalab.recording.intervals import joined as union_of
+from numalab.recording.masks import Masks
 from numalab.recording.stays import queue_lengths
 from numalab.recording.window import Window
 
@@ -22,8 +23,6 @@ VIOLATION = {
     "comm": pl.String,
 }
 _IDLE = {name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")}
-# The CPUs of tasks that may not use all, by pid.
-Masks = Mapping[int, frozenset[int]]
 # Threads that the kernel binds to the CPU in their name (smpboot_register_percpu_thread(), and
 # create_worker() of kernel/workqueue.c, Linux 4.4 to 7.3); kworker/u4:1 is bound to none.
 _OF_ONE_CPU = (
@@ -65,22 +64,18 @@ def _waits(
     cpus = frozenset(lengths["cpu"].unique().to_list())
     crowded = _by_cpu(lengths.filter(pl.col("runnable") >= 2))
     queued = stayed.filter(pl.col("runnable") & pl.col("cpu").is_in(list(crowded)))
-    pids: dict[frozenset[int], list[int]] = {}
-    for pid, mask in masks.items():
-        if not cpus <= mask:
-            pids.setdefault(mask & cpus, []).append(pid)
-    bound = [pid for some in pids.values() for pid in some]
-    free = ~_of_one_cpu() & ~pl.col("pid").is_in(bound)
-    mixed = set(queued.filter(~free)["cpu"].to_list())
+    of_mask = masks.split(queued.filter(~_of_one_cpu()), cpus)
+    ran_with = masks.split(ran, cpus)
+    bound = [tasks for mask, tasks in of_mask.items() if mask != cpus]
+    mixed = set(pl.concat([queued.filter(_of_one_cpu()), *bound])["cpu"].to_list())
     # Where all may use all, somebody waits as long as there are two.
     alike = [covered(table) for cpu, table in crowded.items() if cpu not in mixed]
     some = {cpu: table for cpu, table in crowded.items() if cpu in mixed}
     inside = covered(lengths)
     window = Window(int(inside[0][0]), int(inside[1][-1])) if len(inside[0]) else Window(0, 0)
-    yield cpus, union_of([*alike, *_waits_of(queued.filter(free), some, ran, window)])
-    for mask, mine in pids.items():
-        tasks = queued.filter(pl.col("pid").is_in(mine) & ~_of_one_cpu())
-        yield mask, union_of(_waits_of(tasks, some, ran, window))
+    yield cpus, union_of(alike)
+    for mask, tasks in of_mask.items():
+        yield mask, union_of(_waits_of(tasks, some, ran_with[mask], window))
 
 
 def _waits_of(
@@ -123,8 +118,7 @@ def longest(
     rows = []
     for cpu, start, end in chosen.iter_rows():
         now = (pl.col("start_ns") <= start) & (pl.col("end_ns") > start)
-        elsewhere = [pid for pid, mask in masks.items() if cpu not in mask]
-        may_come = ~_of_one_cpu() & ~pl.col("pid").is_in(elsewhere)
+        may_come = ~_of_one_cpu() & ~pl.col("pid").is_in(masks.barred(cpu, start))
         busy = lengths.filter(now & (pl.col("runnable") >= 2)).select("cpu", tasks="runnable")
         waits = stayed.filter(now & pl.col("runnable") & may_come).join(busy, on="cpu")
         last = waits.sort("tasks", -pl.col("cpu"), "start_ns", "pid").tail(1)

@@ -8,11 +8,13 @@ import pytest
 
 from numalab.analysis.measures.work_conservation import GROUP
 from numalab.capture.samples import parse_samples
+from numalab.cpulist import format_cpulist
+from numalab.recording.masks import masks_by_time
 from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, gaps
-from numalab.recording.work_conservation import Masks, joined, longest, violations
+from numalab.recording.work_conservation import joined, longest, violations
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
@@ -20,14 +22,19 @@ WINDOW = Window(0, 100)
 
 
 def listed(
-    events: pl.DataFrame, masks: Masks | None = None, cpus: tuple[int, ...] = (0, 1)
+    events: pl.DataFrame,
+    of_pid: dict[int, frozenset[int]] | None = None,
+    cpus: tuple[int, ...] = (0, 1),
 ) -> tuple[list[Any], list[Any]]:
     """Return all violations of a trace, and the longest with the task that waited."""
+    sampled = [(0, pid, format_cpulist(mask)) for pid, mask in (of_pid or {}).items()]
+    schema = {"time_ns": pl.Int64, "pid": pl.Int32, "cpus": pl.String}
+    masks = masks_by_time(pl.DataFrame(sampled, schema=schema, orient="row"))
     stayed = stays(events, WINDOW)
     lengths = queue_lengths(stayed, WINDOW, [*cpus])
     ran = spans(events, WINDOW, cpus)
-    idle_times = violations(lengths, stayed, ran, gaps(events), masks or {})
-    first = longest(idle_times, lengths, stayed, 1, masks=masks or {}, window=Window(-1, 101))
+    idle_times = violations(lengths, stayed, ran, gaps(events), masks)
+    first = longest(idle_times, lengths, stayed, 1, masks=masks, window=Window(-1, 101))
     return idle_times.rows(), first.rows()
 
 
@@ -167,9 +174,27 @@ def test_sampled_masks_say_who_may_come(trace: Trace, three_nodes: Topology) -> 
     bound = "@ 20\ntask 1 2 0 0 62 cpus=0\n"
     assert idle("@ 20\ntask 1 2 0 0 62 cpus=0-1\n") == pytest.approx(30)
     assert idle(bound) == 0
-    assert idle(bound + "@ 30\ntask 1 2 0 0 62 cpus=1\n") == pytest.approx(30), "bound anew"
+    assert idle(bound + "@ 30\ntask 1 2 0 0 62 cpus=1\n") == pytest.approx(10), "bound anew"
     assert idle("@ 200\ntask 1 2 0 0 62 cpus=0\n") == pytest.approx(30), "after the window"
     assert idle("@ 20\ntask 1 2 0 0 62 cpus=9-1\n") == pytest.approx(30), "no list"
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+def test_a_mask_counts_from_its_first_sample_on(trace: Trace, rows: int) -> None:
+    """Two hogs share CPU 0. Until 30 they may not leave it, and until 40 nobody knows."""
+    tasks = ["a:1", "b:2"]
+    shared = [
+        trace.switch(time, 0, tasks[turn % 2], tasks[1 - turn % 2], trace.preempted)
+        for turn, time in enumerate(range(5, 100, 7))
+    ]
+    samples = "".join(
+        f"@ {time}\n" + "".join(f"task 1 {pid} 0 0 62 cpus={cpus}\n" for pid in (1, 2))
+        for time, cpus in ((10, "0"), (20, "0"), (30, "0"), (40, "0-1"), (80, "0-1"), (90, "0"))
+    )
+    events = trace.table(trace.mark(0, "numalab: begin"), *shared, trace.mark(100, "numalab: end"))
+    run = Recording(events, allowed_cpus=[0, 1], samples=parse_samples(samples), rows=rows)
+    assert run.sums.idle_ns == 80 - 40
+    assert run.sums.longest.select("cpu", "start_ns", "end_ns").rows() == [(1, 40, 80)]
 
 
 def test_time_that_was_lost_is_in_no_share(trace: Trace, three_nodes: Topology) -> None:

@@ -1,0 +1,106 @@
+"""The CPUs that tasks may use, by time, from samples."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from numalab.cpulist import Cpulists
+
+_ALWAYS, _EVER = -(1 << 62), 1 << 62
+_BOUND = {"pid": pl.Int32, "since_ns": pl.Int64, "mask": pl.UInt32}
+
+
+@dataclass(frozen=True)
+class Masks:
+    """`sets` are sets of CPUs; `bound` says which of them a task may use from when on: pid,
+    since_ns, mask (its place in `sets`). A task without a row may use all CPUs.
+    """
+
+    sets: tuple[frozenset[int], ...] = ()
+    bound: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_BOUND))
+
+    def split(
+        self, table: pl.DataFrame, cpus: frozenset[int]
+    ) -> Mapping[frozenset[int], pl.DataFrame]:
+        """Cut a table (pid, start_ns, end_ns) where masks change; return its rows by mask.
+
+        Masks are cut to `cpus`. All of them are keys, and `cpus` is the first one.
+        """
+        sets = {cpus: [-1]}
+        for number, mask in enumerate(self.sets):
+            sets.setdefault(mask & cpus, []).append(number)
+        numbered = self._numbered(table)
+        return {
+            mask: numbered.filter(pl.col("mask").is_in(numbers)).select(table.columns)
+            for mask, numbers in sets.items()
+        }
+
+    def barred(self, cpu: int, at_ns: int) -> list[int]:
+        """Return the tasks that may not use a CPU at a time."""
+        last = self.bound.filter(pl.col("since_ns") <= at_ns).group_by("pid").last()
+        numbers = [number for number, mask in enumerate(self.sets) if cpu not in mask]
+        return last.filter(pl.col("mask").is_in(numbers))["pid"].to_list()
+
+    def _numbered(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Cut rows where the mask of their task changes; `mask` is -1 for all CPUs."""
+        free = table.join(self.bound, on="pid", how="anti").with_columns(mask=pl.lit(-1))
+        if free.height == table.height:
+            return free
+        bound = self.bound.with_columns(
+            until_ns=pl.col("since_ns").shift(-1, fill_value=_EVER).over("pid"),
+            number=pl.int_range(pl.len(), dtype=pl.Int64),
+        )
+        cut = table.join(self.bound, on="pid", how="semi")
+        for place, time in (("first", pl.col("start_ns")), ("last", pl.col("end_ns") - 1)):
+            cut = (
+                cut.with_columns(at=time)
+                .sort("at")
+                .join_asof(
+                    bound.select("pid", at="since_ns", **{place: "number"}).sort("at"),
+                    on="at",
+                    by="pid",
+                    check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+                )
+            )
+        pieces = (
+            cut.with_columns(number=pl.int_ranges("first", pl.col("last") + 1))
+            .explode("number")
+            .join(bound.drop("pid"), on="number")
+            .with_columns(
+                pl.max_horizontal("start_ns", "since_ns").alias("start_ns"),
+                pl.min_horizontal("end_ns", "until_ns").alias("end_ns"),
+                mask=pl.col("mask").cast(pl.Int32),
+            )
+        )
+        return pl.concat([free, pieces.select(free.columns)])
+
+
+def masks_by_time(sampled: pl.DataFrame) -> Masks:
+    """Return the masks of samples: pid, time_ns, cpus (a cpulist; others are left out).
+
+    Between two samples that differ a task may use only what both have: nobody knows when its mask
+    changed. The first sample holds for the time before it, too.
+    """
+    lists, of_text = Cpulists(), dict[str, frozenset[int]]()
+    for text in sampled["cpus"].unique():
+        with suppress(ValueError):  # a guest wrote it
+            of_text[text] = frozenset(lists.parse(text))
+    rows = (
+        sampled.filter(pl.col("cpus").is_in(list(of_text)))
+        .sort("pid", "time_ns", maintain_order=True)
+        .with_columns(later=pl.col("cpus").shift(-1).over("pid").fill_null(pl.col("cpus")))
+        .filter(pl.struct("pid", "cpus", "later").rle_id().diff().fill_null(1) != 0)
+    )
+    sets, room = dict[frozenset[int], int](), lists.room
+    bound: dict[int, list[tuple[int, int, int]]] = {}
+    for pid, time, cpus, later in rows.select("pid", "time_ns", "cpus", "later").iter_rows():
+        mask = of_text[cpus] & of_text[later]
+        if mask not in sets and (room := room - len(mask)) < 0:
+            mask = frozenset()  # many sets of many CPUs: a guest wrote them
+        number = sets.setdefault(mask, len(sets))
+        mine = bound.setdefault(pid, [])
+        mine.append((pid, time if mine else _ALWAYS, number))
+    flat = [row for mine in bound.values() for row in mine]
+    return Masks(tuple(sets), pl.DataFrame(flat, schema=_BOUND, orient="row"))
