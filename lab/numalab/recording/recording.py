@@ -21,7 +21,7 @@ from numalab.recording.residence import Level, Ranges, Resident, residents
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
-from numalab.recording.window import Slices, Window, cut, find_window
+from numalab.recording.window import Slices, Window, cut, find_window, offline
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
@@ -243,9 +243,9 @@ class Recording:
     @cached_property
     def sums(self) -> RunSums:
         """Sums over the window."""
-        scope = Scope(
-            tuple(self.tasks), self.allowed, self.machine.node_of, self.slices, self.masks
-        )
+        away = offline(self._typed)
+        node_of = self.machine.node_of
+        scope = Scope(tuple(self.tasks), self.allowed, node_of, self.slices, self.masks, away)
         on_progress = self.on_progress or no_progress
         chunks = event_chunks(self._typed, self.window, self.allowed, self.rows, on_progress)
         return add_up(chunks, scope)

@@ -16,7 +16,7 @@ from numalab.recording.numa_decisions import SCHEMA as DECISIONS
 from numalab.recording.numa_decisions import node_of_cpu, numa_decisions
 from numalab.recording.spans import RunTimeline, run_timeline
 from numalab.recording.stays import BIRTHS, births, queue_lengths
-from numalab.recording.window import Slices, by_slice
+from numalab.recording.window import OFFLINE, Slices, by_slice
 from numalab.recording.work_conservation import VIOLATION, joined, longest, violations
 
 MAX_LISTED = 20
@@ -29,7 +29,7 @@ _FINAL = {"pid": pl.Int32, "comm": pl.String, "cpu": pl.Int16}
 @dataclass(frozen=True)
 class Scope:
     """What the sums are over: names of the tasks of interest, their CPUs, the node of every CPU,
-    slices, and the CPUs of single tasks as far as known.
+    slices, the CPUs of single tasks as far as known, and when CPUs were off line.
     """
 
     tasks: tuple[str, ...]
@@ -37,6 +37,7 @@ class Scope:
     node_of: Mapping[int, int]
     slices: Slices
     masks: Masks = field(default_factory=Masks)
+    offline: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OFFLINE))
 
 
 @dataclass
@@ -119,7 +120,9 @@ def _change_nodes(sums: RunSums, ran: pl.DataFrame) -> None:
 
 def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     lengths = queue_lengths(chunk.stays, chunk.window, list(scope.allowed))
-    cut = violations(lengths, chunk.stays, chunk.spans, chunk.lost, scope.masks)
+    cut = violations(
+        lengths, chunk.stays, chunk.spans, chunk.lost, masks=scope.masks, offline=scope.offline
+    )
     sums.idle_ns += total(covered(cut))
     sums.lost_ns += total(covered(chunk.lost.filter(pl.col("cpu").is_in(scope.allowed))))
     open_violations = sums.longest.filter(pl.col("end_ns") == chunk.window.start_ns)

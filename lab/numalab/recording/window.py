@@ -78,6 +78,39 @@ def gaps(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_PARKED = 0x40  # TASK_PARKED, in prev_state
+OFFLINE = {"cpu": pl.Int16, "start_ns": pl.Int64, "end_ns": pl.Int64}
+
+
+def offline(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    """Return when CPUs were off line: cpu, start_ns, end_ns (the CPU's next event, if any).
+
+    The last task of a CPU is its stopper, which parks: take_cpu_down() in kernel/cpu.c.
+    """
+    table = events.lazy()
+    if not {"prev_comm", "prev_state"} <= set(table.collect_schema().names()):
+        return pl.DataFrame(schema=OFFLINE)
+    stopper = pl.col("prev_comm") == pl.format("migration/{}", "cpu")
+    parks = (pl.col("event") == "sched_switch") & (pl.col("prev_state") & _PARKED != 0) & stopper
+    began = table.filter(parks).select("cpu", start_ns="time_ns").collect()
+    later = table.filter(pl.col("cpu").is_in(began["cpu"].unique().to_list()))
+    ends = later.select("cpu", end_ns="time_ns").collect()
+    return (
+        began.sort("start_ns")
+        .join_asof(
+            ends.sort("end_ns"),
+            left_on="start_ns",
+            right_on="end_ns",
+            by="cpu",
+            strategy="forward",
+            allow_exact_matches=False,
+            check_sortedness=False,  # both are sorted; polars cannot tell with `by`
+            coalesce=False,
+        )
+        .select("cpu", "start_ns", pl.col("end_ns").fill_null((1 << 63) - 1))
+    )
+
+
 def clip(spans: pl.DataFrame, window: Window) -> pl.DataFrame:
     """Cut spans (start_ns, end_ns) to the window; those outside it, or empty, are left out."""
     return spans.with_columns(

@@ -36,13 +36,15 @@ def violations(
     stayed: pl.DataFrame,
     ran: pl.DataFrame,
     lost: pl.DataFrame,
+    *,
     masks: Masks,
+    offline: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return when a CPU was idle and a task that may use it waited: cpu, start_ns, end_ns.
 
     `lengths` is from `queue_lengths`, `stayed` from `stays`, `ran` from `spans`. A task without a
     mask may use every CPU of `lengths`, except for the kernel's threads of one CPU. Times with lost
-    events on any of these CPUs are left out.
+    events on any of these CPUs are left out. A CPU that is `offline` is not idle.
     """
     cpus = lengths["cpu"].unique().to_list()
     unknown = covered(lost.filter(pl.col("cpu").is_in(cpus)))
@@ -50,8 +52,8 @@ def violations(
     idle = _by_cpu(lengths.filter(pl.col("runnable") <= 0).sort("cpu", "start_ns"))
     parts = [pl.DataFrame(schema=_IDLE)]
     for cpu, table in idle.items():
-        spans = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
-        start, end = met(spans, union_of(wait for mask, wait in waits if cpu in mask))
+        online = minus(covered(table), covered(offline.filter(pl.col("cpu") == cpu)))
+        start, end = met(online, union_of(wait for mask, wait in waits if cpu in mask))
         here = pl.DataFrame({"start_ns": start, "end_ns": end})
         parts.append(here.select(pl.lit(cpu).cast(pl.Int64).alias("cpu"), "start_ns", "end_ns"))
     return pl.concat(parts).sort("cpu", "start_ns")

@@ -13,7 +13,7 @@ from numalab.recording.masks import masks_by_time
 from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
-from numalab.recording.window import Window, gaps
+from numalab.recording.window import Window, gaps, offline
 from numalab.recording.work_conservation import joined, longest, violations
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
@@ -33,7 +33,9 @@ def listed(
     stayed = stays(events, WINDOW)
     lengths = queue_lengths(stayed, WINDOW, [*cpus])
     ran = spans(events, WINDOW, cpus)
-    idle_times = violations(lengths, stayed, ran, gaps(events), masks)
+    idle_times = violations(
+        lengths, stayed, ran, gaps(events), masks=masks, offline=offline(events)
+    )
     first = longest(idle_times, lengths, stayed, 1, masks=masks, window=Window(-1, 101))
     return idle_times.rows(), first.rows()
 
@@ -113,6 +115,28 @@ def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
     idle_times, _ = listed(events)
     assert idle_times[0] == (1, 10, 20)
     assert all(end <= 20 or start >= 50 for _, start, end in idle_times)
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_a_cpu_that_is_off_line_is_not_idle(trace: Trace, rows: int) -> None:
+    """Its stopper moves all away, and parks; the CPU comes back at 70."""
+    events = trace.table(
+        trace.mark(0, "numalab: begin"),
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, "b:2", 1),
+        trace.switch(11, 1, "idle", "b:2"),
+        trace.switch(20, 1, "b:2", "migration/1:9", trace.preempted),
+        trace.migrated_by(21, "migration/1:9", "b:2", 1, 0) | {"cpu": 1},
+        trace.switch(25, 1, "migration/1:9", "idle", 0x40),
+        trace.switch(40, 0, "a:1", "b:2", trace.preempted),
+        trace.switch(60, 0, "b:2", "a:1", trace.preempted),
+        trace.wakeup(70, "cpuhp/1:8", 1),
+        trace.switch(71, 1, "idle", "cpuhp/1:8"),
+        trace.switch(75, 1, "cpuhp/1:8", "idle", trace.sleeps),
+        trace.mark(100, "numalab: end"),
+    )
+    run = Recording(events, allowed_cpus=[0, 1], rows=rows)
+    assert run.sums.longest.select("cpu", "start_ns", "end_ns").rows() == [(1, 75, 100)]
 
 
 def test_pieces_of_one_violation_are_joined() -> None:
