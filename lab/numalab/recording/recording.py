@@ -234,7 +234,7 @@ class Recording:
 
     @cached_property
     def masks(self) -> Masks:
-        """The CPUs of tasks by time, from the samples in the window."""
+        """The CPUs of tasks by time, as sampled."""
         if self.samples is None:
             return Masks()
         inside = pl.col("time_ns").is_between(self.window.start_ns, self.window.end_ns)
