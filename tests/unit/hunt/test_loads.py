@@ -400,14 +400,18 @@ def test_memory_is_swapped_between_nodes_that_have_a_cpu_for_each_user() -> None
 def test_a_priority_is_above_and_below_that_of_the_hogs_that_wait_in_turn() -> None:
     machine = draw_machine(random.Random(2))
     assert machine.cpu_count > 2
+    bound = 0
     for number in range(20):
         load = changes.priorities_in_turn(random.Random(number), machine)
         assert load is not None
-        mine, beside, waits = load.parts
+        mine, *beside, waits = load.parts
+        bound += len(mine.cpus) == 1
         lowered, raised = load.changes
         assert lowered.priority < waits.priority < raised.priority == mine.priority
-        assert mine.count + beside.count == len(mine.cpus) < machine.cpu_count
+        assert mine.count + sum(part.count for part in beside) == len(mine.cpus)
+        assert len(mine.cpus) < machine.cpu_count and waits.cpus == mine.cpus
         assert lowered.at_ms < raised.at_ms and lowered.times == raised.times > 2
+    assert 0 < bound < 20
 
 
 def test_some_machines_with_smt_have_a_node_with_twice_as_many_cores() -> None:

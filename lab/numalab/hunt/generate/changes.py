@@ -145,19 +145,24 @@ def policies_in_turn(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def priorities_in_turn(rng: random.Random, machine: Topology) -> Load | None:
-    """Real-time hogs whose priority is above and below that of hogs that wait, in turn."""
+    """Real-time hogs whose priority is above and below that of hogs that wait, in turn.
+
+    They share all CPUs but one, or are bound to one: tasks that are bound are never pushed away.
+    """
     allowed = everywhere(machine)
     if len(allowed) < 3:
         return None
     taken = allowed[1:]  # the first is left to fair tasks
+    taken = some_cpus(rng, taken, 1) if rng.random() < 0.4 else taken
     policy: Policy = rng.choice(("fifo", "rr"))
-    changing = rng.randint(1, len(taken) - 1)
+    changing = rng.randint(1, max(1, len(taken) - 1))
     high, between, low = sorted(rng.sample(range(5, 90, 5), 3), reverse=True)
     parts = tuple(
         Part("hog", count, taken, policy=policy, priority=priority)
         for count, priority in (
             (changing, high), (len(taken) - changing, high), (rng.randint(1, changing), between)
         )
+        if count
     )  # fmt: skip
     lowered, raised = (
         LoadChange(0, part=0, policy=policy, priority=priority) for priority in (low, high)
