@@ -29,6 +29,14 @@ _UMASK = 0o022  # builds must not depend on the user's umask; they lie in folder
 _running: set[int] = set()
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal; most real-time signals have none: `signal 40`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def is_running_child(pid: int) -> bool:
     """Tell whether this module started the process and still has to collect its exit status."""
     return pid in _running

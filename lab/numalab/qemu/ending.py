@@ -1,11 +1,11 @@
 """How a guest's domain ended, and whether the guest is lost."""
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from numalab.errors import HostError, LossCause
+from numalab.process import signal_name
 
 EndKind = Literal["off", "rebooted", "crashed", "failed", "destroyed", "unreachable"]
 
@@ -58,14 +58,7 @@ class Ending:
                 hint="see that its daemon runs (systemctl status libvirtd), and do it again",
             )
         if self.signal is not None:
-            name = _signal_name(self.signal)
+            name = signal_name(self.signal)
             why = f"; {OUT_OF_MEMORY}" if self.oom_kill else ""
             return Loss(LossCause.HOST, f"QEMU was killed by {name}{why}")
         return _LOSSES.get(self.kind)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most real-time signals have no name
-        return f"signal {number}"

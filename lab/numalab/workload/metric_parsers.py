@@ -2,12 +2,12 @@
 
 import math
 import re
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from numalab.errors import WorkloadFailed
 from numalab.plugins import Registry
+from numalab.process import signal_name
 from numalab.workload.workload_table import MetricTable
 
 # Bounds for output, which comes from a guest; `left_by_guest` bounds the bytes of all lines.
@@ -151,19 +151,12 @@ def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -
     if status in _NOT_STARTED:
         why = f"{name} {_NOT_STARTED[status]}"
     elif status > 128:
-        why = f"{name} was ended by {_signal_name(status - 128)}"
+        why = f"{name} was ended by {signal_name(status - 128)}"
     else:
         why = f"{name} exited with status {status}"
     if killed := _OOM.search(kernel_log):
         why += f"; the guest had no memory left and its kernel killed {_shown(killed[1])}"
     return why + _tail(output)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _tail(output: str) -> str:

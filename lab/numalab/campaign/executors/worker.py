@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from numalab.plugins import load_plugins
+from numalab.process import signal_name
 
 # Not fork: the child would inherit the locks of libvirt's and polars' threads, but no threads.
 _CONTEXT = get_context("spawn")
@@ -95,7 +96,7 @@ class WorkerProcess:
         """Write how a worker that died ended: `by SIGKILL`, or its exit code."""
         self._process.join(5)
         code = self._process.exitcode
-        return f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"({code})"
+        return f"by {signal_name(-code)}" if code is not None and code < 0 else f"({code})"
 
     def ask_to_end(self) -> None:
         """Interrupt the job, if there is one, and let the worker end."""
