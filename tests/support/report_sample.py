@@ -263,7 +263,9 @@ def _thread_cell(threads: int, before: float, after: float) -> CellReport:
         "What it printed.",
         (MeasureSource(SourceKind.WORKLOAD, "warehouse"),),
     )
-    perf = replace(explain("perf_cs"), sources=(MeasureSource(SourceKind.PERF, "cs"),))
+    perf = replace(
+        explain("perf_context_switches"), sources=(MeasureSource(SourceKind.PERF, "cs"),)
+    )
     latency = MeasureInfo(
         "wakeup_p99_5",
         "us",
@@ -282,7 +284,7 @@ def _thread_cell(threads: int, before: float, after: float) -> CellReport:
             "elapsed_time": [60 * step for step in steps],
             "user_time": [threads * 50 * step for step in steps],
             "system_time": [threads * step for step in steps],
-            "perf_cs": [196000 * step for step in steps],
+            "perf_context_switches": [196000 * step for step in steps],
             "vmstat_numa_hint_faults": [1000 * threads, 1000 * threads + 1, 1000 * threads + 2],
         }
         for name, mean in (("before", before), ("after", after))
