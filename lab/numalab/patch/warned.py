@@ -53,6 +53,19 @@ def one_sided(outcome: ExperimentOutcome) -> tuple[KernelReport, ...]:
     )
 
 
+def uncompared(outcome: ExperimentOutcome) -> Iterator[str]:
+    """Yield the reports of one kernel in cells in which the other one finished too few runs."""
+    compared = {(report.side, report.name) for report in one_sided(outcome)}
+    often = Counter(
+        (run.manifest.variant, name) for run in outcome.runs for name in run.manifest.kernel_reports
+    )
+    for side, other in zip(get_args(Side), reversed(get_args(Side)), strict=True):
+        for (variant, name), count in often.items():
+            if variant == side and (other, name) not in often and (side, name) not in compared:
+                part = f"{name} in {runs_of(count)} of {NAMES[side]}"
+                yield f"{part}, where {NAMES[other]} finished too few to compare"
+
+
 def _reports(
     side: Side, runs: Sequence[StoredRun], of_other: Sequence[StoredRun]
 ) -> Iterator[KernelReport]:

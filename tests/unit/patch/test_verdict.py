@@ -53,7 +53,7 @@ from numalab.patch.verdict import (
     untested_of,
     word_of,
 )
-from numalab.patch.warned import one_sided, reports_of
+from numalab.patch.warned import one_sided, reports_of, uncompared
 from numalab.reach.model import CodeChange, LineReach, LineState, PatchReach, RunReach
 from numalab.report.formats.annotations import render_code_quality, render_github
 from numalab.results.layout import Results
@@ -470,12 +470,18 @@ def test_a_warning_counts_only_where_the_other_kernel_ran() -> None:
     """The baseline lost its runs where the patched kernel finished with a warning."""
     lockups = on("ring-4", warned([], ["soft lockup"] * 2).runs)
     clean = warned([""] * 3, [""] * 3)
-    assert not one_sided(replace(clean, runs=(*clean.runs, *lockups)))
+    alone = replace(clean, runs=(*clean.runs, *lockups))
+    assert not one_sided(alone)
+    assert (
+        "soft lockup in 2 runs of the patched kernel, where the baseline finished too few to"
+        " compare"
+    ) in list(uncompared(alone))
     rest = on("ring-4", warned([""] * 2, []).runs)
     both = replace(clean, runs=(*clean.runs, *lockups, *rest))
     assert [str(report) for report in reports_of(both)] == [
         "soft lockup in 2 of 5 runs of the patched kernel, none of the baseline"
     ]
+    assert not list(uncompared(both))
     assert not one_sided(replace(both, runs=both.runs[:-1])), "one run there is not enough"
 
 
