@@ -1189,25 +1189,34 @@ static void end_tasks(int load)
 }
 
 /* NUMA balancing scans from the beginning and often, so that seconds show what minutes would. */
+static long usual_mib; /* that are scanned at once */
+static const char *const scans[] = { /* since 5.13, and before */
+	"/sys/kernel/debug/sched/numa_balancing/", "/proc/sys/kernel/numa_balancing_",
+};
+
 static void tune_scans(const char *name, long number)
 {
-	static const char *const places[] = { /* since 5.13, and before */
-		"/sys/kernel/debug/sched/numa_balancing/", "/proc/sys/kernel/numa_balancing_",
-	};
 	char path[96], text[16];
 
 	snprintf(text, sizeof(text), "%ld", number);
 	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%sscan_%s", places[i], name);
+		snprintf(path, sizeof(path), "%s%s", scans[i], name);
 		put(path, text);
 	}
 }
 
 static void hurry_scans(void)
 {
-	tune_scans("delay_ms", 50);
-	tune_scans("period_min_ms", 100);
-	tune_scans("period_max_ms", 1000);
+	char path[96], text[16];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s" SCANNED, scans[i]);
+		if (get(path, text, sizeof(text)))
+			usual_mib = atol(text);
+	}
+	tune_scans("scan_delay_ms", 50);
+	tune_scans("scan_period_min_ms", 100);
+	tune_scans("scan_period_max_ms", 1000);
 }
 
 /*
@@ -1286,6 +1295,8 @@ static long long admitted_left(void)
 static void end_load(int load)
 {
 	end_tasks(load);
+	if (scan_mib && usual_mib)
+		tune_scans(SCANNED, usual_mib);
 	go_first(0);
 	pause_us(200000);
 	if (uses(SCHED_DEADLINE))
@@ -1307,7 +1318,7 @@ static void run_load(char *text, int load)
 	part_count = event_count = pid_count = task_count = group_count = 0;
 	load_number = load;
 	load_ms = 0;
-	scan_mib = 256;
+	scan_mib = 0;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));
 	make_lock();
@@ -1318,7 +1329,8 @@ static void run_load(char *text, int load)
 	qsort(events, event_count, sizeof(*events), by_time);
 	admitted_before = uses(SCHED_DEADLINE) ? sum_admitted() : 0;
 	balance_numa();
-	tune_scans("size_mb", scan_mib);
+	if (scan_mib)
+		tune_scans(SCANNED, scan_mib);
 	go_first(uses(SCHED_FIFO) || uses(SCHED_RR));
 	tell_cpus(load, "first");
 	for (int place = 0; place < part_count; place++)

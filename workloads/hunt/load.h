@@ -3,7 +3,7 @@
  * LOADS are separated by `|`, the parts of a load by `;`, the words of a part by spaces:
  *
  *   time ms=N scan=                       how long it takes (first part); NUMA balancing scans SCAN MiB of a
- *                                         process at once (256)
+ *                                         process at once (256 in the kernel)
  *   hog n= start= cpus= nice= later=      busy loops in registers; yield=1: yields each 200 us
  *   sleeper ... run= sleep=               work RUN us, sleep SLEEP us
  *   waker ... run= sleep= burst= wakee= over=
@@ -41,6 +41,7 @@
 #ifndef LOAD_H
 #define LOAD_H
 
+#define SCANNED "scan_size_mb" /* which few loads set */
 #define MOST_PARTS 32
 #define MOST_TASKS 256
 #define MOST_WAKEES 16
@@ -293,7 +294,7 @@ static void parse_part(char *text)
 		if (load_ms)
 			die("a load has time only once");
 		load_ms = parse_number("ms", value(words, "ms", NULL), 10, 600000);
-		scan_mib = number(words, "scan", 256, 1, 256);
+		scan_mib = number(words, "scan", 0, 1, 256);
 		return;
 	}
 	if (!strcmp(words[0], "hotplug")) {

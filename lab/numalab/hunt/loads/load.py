@@ -166,7 +166,7 @@ class LoadChange:
 class Load:
     """Parts that run at the same time for `ms` milliseconds, and changes meanwhile.
 
-    NUMA balancing scans `scan_mib` MiB of a process at once; 0: 256, as usual.
+    NUMA balancing scans `scan_mib` MiB of a process at once; 0: the kernel's default.
     """
 
     ms: int
