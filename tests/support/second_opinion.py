@@ -97,11 +97,11 @@ class Question:
         inside = self.margin[0] < self.shift < self.margin[1]
         at_margin = [self.holds(end, level) for end in self.margin]
         within = inside and not any(at_margin)
+        idle = "cannot be seen" if self.fires is None else ""
         if self.claim["direction"] == "same":
             if not (inside or any(at_margin)):
                 return "refuted"
-            idle = "cannot be seen" if self.fires is None else "vacuous"
-            return ("reproduced" if within else "inconclusive") if self.fires else idle
+            return ("reproduced" if within else "inconclusive") if self.fires else idle or "vacuous"
         sign = -1 if self.claim["direction"] == "lower" else 1
         beyond = sign * self.margin[(sign + 1) // 2], inf  # any change in that direction
         published = self.published(sign) or beyond
@@ -110,8 +110,7 @@ class Question:
         if not self.holds(0.0, level):
             right = "reproduced" if hit else "direction only"
             return right if sign * self.shift > 0 else "refuted"
-        idle = "cannot be seen" if self.fires is None else "not reached"
-        return ("inconclusive" if hit else "refuted") if self.fires else idle
+        return ("inconclusive" if hit else "refuted") if self.fires else idle or "not reached"
 
     def published(self, sign: int) -> tuple[float, float] | None:
         """The shifts that round to the published ones, positive in the claimed direction."""
