@@ -4,7 +4,9 @@
  *
  *   load N thread T of PID ran_ns N ticks N voluntary N involuntary N migrations N
  *   load N thread T runnable N load N       averages (kernel/sched/pelt.c), when it stopped
- *   load N process PID ticks N reaped N     CPU time of all its threads, and of children that it reaped
+ *   load N process PID ticks N system N reaped N
+ *                                           CPU time of all its threads, of that in the kernel, and of children
+ *                                           that it reaped
  *   load N thread T node NODE private N shared N group_private N group_shared N
  *   load N thread T preferred NODE group ID faults N      after its nodes
  *   load N first|last switches N forks N    /proc/stat, between the marks `reading` and `read`
@@ -32,18 +34,18 @@ static FILE *open_of(pid_t pid, const char *thread, const char *file)
 }
 
 /* Fields 14 to 17 of a file `stat`: user and system time, and those of reaped children. */
-static int read_ticks(pid_t pid, const char *thread, long *ticks, long *reaped)
+static int read_ticks(pid_t pid, const char *thread, long *ticks, long *system, long *reaped)
 {
 	FILE *file = open_of(pid, thread, "stat");
-	long user, system, of_user, of_system;
+	long user, of_user, of_system;
 	int count;
 
 	if (!file)
 		return 0;
 	count = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld %ld %ld", &user,
-		       &system, &of_user, &of_system);
+		       system, &of_user, &of_system);
 	fclose(file);
-	*ticks = user + system;
+	*ticks = user + *system;
 	*reaped = of_user + of_system;
 	return count == 4;
 }
@@ -88,7 +90,7 @@ static void tell_faults(int load, const char *thread, const struct faults *fault
 
 static void tell_thread(int load, pid_t pid, const char *thread)
 {
-	long ticks, reaped, voluntary, involuntary, migrations, weighted, runnable;
+	long ticks, system, reaped, voluntary, involuntary, migrations, weighted, runnable;
 	struct faults faults = { .preferred = -1 };
 	int counts = 0, averages = 0;
 	unsigned long long ran = 0;
@@ -115,7 +117,7 @@ static void tell_thread(int load, pid_t pid, const char *thread)
 	tell_faults(load, thread, &faults);
 	if (averages == 2)
 		printf("load %d thread %s runnable %ld load %ld\n", load, thread, runnable, weighted);
-	if (read_ticks(pid, thread, &ticks, &reaped) && counts == 3)
+	if (read_ticks(pid, thread, &ticks, &system, &reaped) && counts == 3)
 		printf("load %d thread %s of %d ran_ns %llu ticks %ld voluntary %ld involuntary %ld migrations %ld\n",
 		       load, thread, pid, ran, ticks, voluntary, involuntary, migrations);
 }
@@ -125,7 +127,7 @@ static void tell_threads(int load, pid_t pid)
 {
 	char path[32];
 	DIR *folder;
-	long ticks, reaped;
+	long ticks, system, reaped;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	folder = opendir(path);
@@ -135,8 +137,8 @@ static void tell_threads(int load, pid_t pid)
 		if (*entry->d_name != '.')
 			tell_thread(load, pid, entry->d_name);
 	closedir(folder);
-	if (read_ticks(pid, NULL, &ticks, &reaped))
-		printf("load %d process %d ticks %ld reaped %ld\n", load, pid, ticks, reaped);
+	if (read_ticks(pid, NULL, &ticks, &system, &reaped))
+		printf("load %d process %d ticks %ld system %ld reaped %ld\n", load, pid, ticks, system, reaped);
 }
 
 static void tell_cpu(int load, const char *when, const char *line)

@@ -167,9 +167,18 @@ def test_no_cpu_was_idle_for_longer_than_the_trace_shows() -> None:
 )
 def test_user_and_system_time_are_the_runtime(ticks: int, of_process: int, away: float) -> None:
     threads = {11: replace(TRUE, ticks=ticks)}
-    exact = Exact(threads, {11: ProcessTicks(of_process, 0)})
+    exact = Exact(threads, {11: ProcessTicks(of_process, 0, 0)})
     (finding,) = user_and_system_time(recorded(LIFE, exact))
     assert finding.value == away
+
+
+def test_hogs_run_outside_the_kernel() -> None:
+    name = "more-system-time-of-hogs"
+    (finding,), _ = judge_load(
+        recorded(LIFE, Exact({}, {11: ProcessTicks(62, 60, 0), 7: ProcessTicks(9, 0, 0)})), {name}
+    )
+    assert finding.text == "system-time-of-hogs: 96.77 %"
+    assert judge_load(recorded(LIFE, Exact({}, {11: ProcessTicks(49, 49, 0)})), {name}) == ((), {})
 
 
 def test_a_process_has_the_time_of_all_its_threads() -> None:
@@ -178,10 +187,10 @@ def test_a_process_has_the_time_of_all_its_threads() -> None:
     threads = {11: replace(TRUE, ticks=62), 12: replace(TRUE, ticks=62)}
     values = []
     for ticks in (62, 125):
-        exact = Exact(threads, {11: ProcessTicks(ticks, 0)})
+        exact = Exact(threads, {11: ProcessTicks(ticks, 0, 0)})
         values += [finding.value for finding in user_and_system_time(recorded(life, exact))]
     assert values == [630.0, 0.0]
-    assert not user_and_system_time(recorded(LIFE, Exact(threads, {11: ProcessTicks(0, 0)})))
+    assert not user_and_system_time(recorded(LIFE, Exact(threads, {11: ProcessTicks(0, 0, 0)})))
 
 
 def test_the_account_of_reaped_children_is_the_time_that_dead_ones_ran() -> None:
@@ -197,7 +206,7 @@ def test_the_account_of_reaped_children_is_the_time_that_dead_ones_ran() -> None
     load = "time ms=1000;forker n=1 cpus=0-3"
     texts = []
     for reaped in (50, 45, 40, 0):
-        exact = Exact({}, {11: ProcessTicks(9, reaped)})
+        exact = Exact({}, {11: ProcessTicks(9, 0, reaped)})
         run = recorded(events, exact, load, [(11, "forker0.0", 0, 0, 1000)])
         texts += [(finding.violated, finding.text) for finding in reaped_time(run)]
     assert texts == [
@@ -298,7 +307,7 @@ def test_a_thread_whose_nodes_are_not_told_is_not_judged() -> None:
 def test_the_drivers_lines_are_read() -> None:
     lines = (
         "load 3 thread 12 of 11 ran_ns 7 ticks 6 voluntary 5 involuntary 4 migrations 3",
-        "load 3 process 11 ticks 6 reaped 5",
+        "load 3 process 11 ticks 6 system 2 reaped 5",
         "load 3 thread 12 preferred -1 group 11 faults 9",
         "load 3 thread 12 node 1 private 8 shared 7 group_private 6 group_shared 5",
         "load 3 first cpu 2 busy 8 idle 7",
@@ -308,7 +317,7 @@ def test_the_drivers_lines_are_read() -> None:
     )
     expected = Exact(
         {12: ThreadAccount(11, 7, 6, 5, 4, 3)},
-        {11: ProcessTicks(6, 5)},
+        {11: ProcessTicks(6, 2, 5)},
         {12: ThreadFaults(-1, 11, 9, {1: NodeFaults(8, 7, 6, 5)})},
         {"first": Reading(9, 2, {2: CpuTicks(8, 7)})},
         {12: Averages(900, 15)},
@@ -321,7 +330,7 @@ def test_the_drivers_lines_are_read() -> None:
 def test_a_figure_below_zero_is_judged(ticks: int) -> None:
     text = (
         f"load 0 thread 11 of 11 ran_ns 635000000 ticks {ticks} voluntary 2 involuntary 1"
-        f" migrations {ticks}\nload 0 process 11 ticks 62 reaped 0\n"
+        f" migrations {ticks}\nload 0 process 11 ticks 62 system 1 reaped 0\n"
     )
     run = recorded(LIFE, parse_exact(text)[0])
     findings, failures = judge_load(run, {"user-and-system-time", "thread-counts"})

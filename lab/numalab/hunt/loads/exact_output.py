@@ -12,7 +12,9 @@ _THREAD = re.compile(
     rf" voluntary {FIGURE} involuntary {FIGURE} migrations {FIGURE}"
 )
 _AVERAGES = re.compile(rf"load (\d{{1,3}}) thread (\d{{1,9}}) runnable {FIGURE} load {FIGURE}")
-_PROCESS = re.compile(rf"load (\d{{1,3}}) process (\d{{1,9}}) ticks {FIGURE} reaped {FIGURE}")
+_PROCESS = re.compile(
+    rf"load (\d{{1,3}}) process (\d{{1,9}}) ticks {FIGURE} system {FIGURE} reaped {FIGURE}"
+)
 _FAULTS = re.compile(
     rf"load (\d{{1,3}}) thread (\d{{1,9}}) preferred {FIGURE} group {FIGURE} faults {FIGURE}"
 )
@@ -41,9 +43,12 @@ class ThreadAccount:
 
 @dataclass(frozen=True)
 class ProcessTicks:
-    """User and system time of a process, and of children that it reaped, in 1/100 s."""
+    """User and system time of a process, its system time alone, and the time of children that it
+    reaped, in 1/100 s.
+    """
 
     ticks: int
+    system: int
     reaped: int
 
 

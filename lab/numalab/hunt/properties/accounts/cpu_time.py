@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.properties.accounts.counts import read_times
 from numalab.hunt.properties.accounts.tasks import OF_SWITCH_MS, compared
 from numalab.hunt.property import Observation, register_property
@@ -13,6 +14,7 @@ from numalab.recording.spans import spans
 from numalab.recording.stays import DEAD_BITS
 from numalab.recording.window import Window
 
+_FEWEST_TICKS = 50  # for a share to mean something
 _TICK_MS = 10  # USER_HZ is 100 on all architectures but alpha and ia64
 
 
@@ -41,6 +43,19 @@ def _outside(ticks: int, ran_ns: int) -> float:
     """Return how far, in ms, ticks are from a time of which they are two parts rounded down."""
     rest = ran_ns / MS - ticks * _TICK_MS
     return max(0.0, -rest, rest - 2 * _TICK_MS)
+
+
+@register_difference(Quantity("system-time-of-hogs", "%", 5.0, apart=1.6))
+def system_time_of_hogs(run: LoadRecording) -> float | None:
+    """System time of hogs."""
+    hogs = [
+        process
+        for pid, process in run.printed.exact.processes.items()
+        if (task := run.load_tasks.get(pid)) and task.kind == "hog"
+        if not run.load.parts[task.part].yields
+    ]
+    ticks = sum(hog.ticks for hog in hogs)
+    return 100.0 * sum(hog.system for hog in hogs) / ticks if ticks >= _FEWEST_TICKS else None
 
 
 @register_property("reaped-time", unit="%", most=40.0, suspect=20.0, any_load=True)
