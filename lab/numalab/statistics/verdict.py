@@ -18,6 +18,7 @@ from functools import cached_property
 from math import fsum, inf, isinf
 from typing import Literal
 
+from numalab.measure import ClaimVerdict
 from numalab.statistics.scale import Scale, change_of, margin_of, on_scale
 from numalab.statistics.shift import (
     LEVEL,
@@ -36,15 +37,6 @@ _UNKNOWN = "no run of the baseline measured the mechanism"
 Family = Literal["primary", "secondary"]
 FAMILIES: tuple[Family, ...] = ("primary", "secondary")
 Towards = Literal["higher", "lower", "same"]
-SizeVerdict = Literal[
-    "reproduced",
-    "direction only",
-    "refuted",
-    "inconclusive",
-    "not reached",
-    "cannot be seen",
-    "vacuous",
-]
 
 
 @dataclass(frozen=True)
@@ -126,7 +118,7 @@ class SizeJudgement:
     each variant would decide; None where that is not known, more than a thousand, or never.
     """
 
-    verdict: SizeVerdict
+    verdict: ClaimVerdict
     detail: str
     p_value: float
     family: Family
@@ -190,7 +182,7 @@ def judged(test: ClaimTest, family: Family, size: int, level: float) -> SizeJudg
     )
 
 
-def _verdict(test: ClaimTest, interval: tuple[float, float]) -> tuple[SizeVerdict, str]:
+def _verdict(test: ClaimTest, interval: tuple[float, float]) -> tuple[ClaimVerdict, str]:
     """Return the verdict on a claim by the interval of its shift, and the reason."""
     claim, (low, high) = test.claim, interval
     floor, ceiling = claim.unchanged
@@ -210,7 +202,7 @@ def _verdict(test: ClaimTest, interval: tuple[float, float]) -> tuple[SizeVerdic
 
 def _unshown(
     test: ClaimTest, interval: tuple[float, float], *, within: bool
-) -> tuple[SizeVerdict, str]:
+) -> tuple[ClaimVerdict, str]:
     """Return the verdict on a claimed change that the runs do not show."""
     if not test.fires:
         return ("cannot be seen", _UNKNOWN) if test.fires is None else ("not reached", _IDLE)
@@ -226,7 +218,7 @@ def _unshown(
 
 def _right(
     claim: ClaimedChange, interval: tuple[float, float], *, within: bool
-) -> tuple[SizeVerdict, str]:
+) -> tuple[ClaimVerdict, str]:
     """Return the verdict on a shown change in the claimed direction."""
     if claim.published is None:
         return ("direction only", "within the margin") if within else ("reproduced", "")

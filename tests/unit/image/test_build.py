@@ -270,23 +270,18 @@ def test_an_image_that_was_cut_is_built_again(recipe: Recipe, tmp_path: Path, si
     assert ensure_image(whole).path.read_bytes() == data
 
 
-def test_images_of_a_recipe_that_were_used_longest_ago_go(recipe: Recipe, tmp_path: Path) -> None:
+@pytest.mark.parametrize("just_used", [False, True])
+def test_images_of_a_recipe_that_were_used_longest_ago_go(
+    recipe: Recipe, tmp_path: Path, *, just_used: bool
+) -> None:
+    """A study has read the paths of those that were used within the hour, and boots them later."""
     overlay = tmp_path / "overlay"
     overlay.mkdir()
     paths = [ensure_image(recipe).path]
     for number in range(7):
         (overlay / "file").write_text(str(number), encoding="utf-8")
         paths.append(ensure_image(with_overlay(recipe, overlay)).path)
-        os.utime(paths[-1].parent, (number, number))
-    assert [path.exists() for path in paths] == [True, False, False, *[True] * 5]
-
-
-def test_images_that_were_used_within_the_hour_stay(recipe: Recipe, tmp_path: Path) -> None:
-    """A study has read their paths and may not have booted them yet."""
-    overlay = tmp_path / "overlay"
-    overlay.mkdir()
-    paths = [ensure_image(recipe).path]
-    for number in range(7):
-        (overlay / "file").write_text(str(number), encoding="utf-8")
-        paths.append(ensure_image(with_overlay(recipe, overlay)).path)
-    assert all(path.exists() for path in paths)
+        if not just_used:
+            os.utime(paths[-1].parent, (number, number))
+    stay = [True] * 8 if just_used else [True, False, False, *[True] * 5]
+    assert [path.exists() for path in paths] == stay
