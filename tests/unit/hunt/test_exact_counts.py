@@ -179,6 +179,9 @@ def test_hogs_run_outside_the_kernel() -> None:
     )
     assert finding.text == "system-time-of-hogs: 96.77 %"
     assert judge_load(recorded(LIFE, Exact({}, {11: ProcessTicks(49, 49, 0)})), {name}) == ((), {})
+    less = {"less-system-time-of-hogs"}
+    (finding,), _ = judge_load(recorded(LIFE, Exact({}, {11: ProcessTicks(62, 0, 0)})), less)
+    assert finding.text == "system-time-of-hogs: 0 %"
 
 
 def test_a_process_has_the_time_of_all_its_threads() -> None:

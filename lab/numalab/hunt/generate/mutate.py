@@ -37,6 +37,8 @@ def varied(
 def combined(load: Load, other: Load) -> Load:
     """Return both loads at the same time, if they fit together; else the first."""
     apart = not (other.groups and load.groups) and not (other.cpuset or load.cpuset)
+    # Together they could leave no CPU to fair tasks.
+    apart &= not (_fills_cpus(load) and _fills_cpus(other))
     few = len(load.parts) + len(other.parts) <= _MOST_PARTS
     if not apart or not few or load.tasks + other.tasks > _MOST_TASKS:
         return load
@@ -53,6 +55,11 @@ def combined(load: Load, other: Load) -> Load:
         scan_mib=load.scan_mib or other.scan_mib,
     )
     return both if is_admitted(both) else load
+
+
+def _fills_cpus(load: Load) -> bool:
+    """Whether it has hogs of fifo or rr."""
+    return any(part.kind == "hog" and part.policy in ("fifo", "rr") for part in load.parts)
 
 
 def _count(rng: random.Random, part: Part, _machine: Topology) -> Part:
