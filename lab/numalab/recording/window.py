@@ -93,6 +93,8 @@ def offline(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     stopper = pl.col("prev_comm") == pl.format("migration/{}", "cpu")
     parks = (pl.col("event") == "sched_switch") & (pl.col("prev_state") & _PARKED != 0) & stopper
     began = table.filter(parks).select("cpu", start_ns="time_ns").collect()
+    if began.is_empty():  # as nearly always: the events need not be read again
+        return pl.DataFrame(schema=OFFLINE)
     later = table.filter(pl.col("cpu").is_in(began["cpu"].unique().to_list()))
     ends = later.select("cpu", end_ns="time_ns").collect()
     return (
