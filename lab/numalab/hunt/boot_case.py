@@ -268,15 +268,17 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     events = _read_events(directory)
     timed = bench.choice.mode == "timed"
     failures: dict[str, str] = {}
-    for run in read_loads(
+    runs = read_loads(
         events, stdout, case.machine, case.loads, far_costs=timed, directory=directory
-    ):
+    )
+    for run in runs:
         about_load, failed = judge_load(run, bench.selected)
         findings += about_load
         failures = {**failed, **failures}
     calls, of_calls = read_calls(directory, bench.calls, events)
     return BootResult((*findings, *of_calls), 0.0, failures=failures, facts=facts, calls=calls,
-                      run_queues=ended.look.run_queues)  # fmt: skip
+                      run_queues=ended.look.run_queues,
+                      unjudged=len(case.loads) - len(runs))  # fmt: skip
 
 
 def _scheduler(bench: HuntBench, directory: RunDir) -> Finding | None:

@@ -104,7 +104,8 @@ class BootResult:
     `failures` explains, by property, which properties of plug-ins failed. `reach` is set where the
     boot counted the changed lines of a patch. `facts` are values that the kernel
     computed about the machine. `calls` are those of functions, by load, where they were counted.
-    `run_queues` are what the kernel's run queues held at the end.
+    `run_queues` are what the kernel's run queues held at the end. `unjudged` loads had lost events,
+    or did not start.
     """
 
     findings: tuple[Finding, ...]
@@ -115,6 +116,7 @@ class BootResult:
     facts: tuple[Fact, ...] = ()
     calls: CallsByLoad = field(default_factory=dict)
     run_queues: RunQueues | None = None
+    unjudged: int = 0
 
     @property
     def violations(self) -> tuple[Finding, ...]:

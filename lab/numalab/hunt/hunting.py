@@ -297,6 +297,7 @@ class Hunter:
         hunt = self.hunt
         hunt.machines += 1
         hunt.loads += len(case.loads)
+        hunt.unjudged += result.unjudged
         if result.error:
             hunt.failed.append(result.error)
             return []

@@ -36,10 +36,12 @@ class Hunt:
 
     `covered` counts the classes of machines and the kinds of loads that were judged, `different`
     the boots of each machine: a machine whose loads came close is booted again with other loads.
+    `unjudged` of the `loads` had lost events, or did not start.
     """
 
     machines: int = 0
     loads: int = 0
+    unjudged: int = 0
     suspicions: list[Suspicion] = field(default_factory=list)
     violations: list[ConfirmedViolation] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from statistics import fmean
 
 from numalab.errors import LabError
 from numalab.hunt.boot_case import HuntBench
+from numalab.hunt.compare.noise import ratio_of_means
 from numalab.hunt.compare.outcomes import Suspicion
 from numalab.hunt.direction.direction import HuntDirection
-from numalab.hunt.finding import APART
+from numalab.hunt.finding import Finding
 from numalab.hunt.hunting import Aim, Hunter
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import LOST, absolute_property_names
@@ -96,32 +98,35 @@ class PatchHunt:
             left = deadline - time.monotonic()
             if left <= 0 or case is not None:
                 break
+            hunt = Hunt()
             try:
-                hunt = self._hunt(attempt, left * (1 - _RESERVED))
-                machines, loads = machines + hunt.machines, loads + hunt.loads
-                losses += [item for item in hunt.suspicions if item.finding.prop == LOST]
+                hunter = self._hunter(attempt, left * (1 - _RESERVED))
+                hunt = hunter.hunt
+                hunter.run()
                 for violation in hunt.violations[:1]:
                     case = self._tested(violation)
-                if case is not None and case.prop == LOST:
-                    losses.clear()
             except LabError as error:  # the experiment has its verdict
                 failed = str(error).partition("\n")[0]
+            machines, loads = machines + hunt.machines, loads + hunt.loads
+            losses += [item for item in hunt.suspicions if item.finding.prop == LOST]
+            if case is not None and case.prop == LOST:
+                losses.clear()
+            if failed:
                 break
         return HuntOutcome(case, machines, loads, self.crew.requested, failed, tuple(losses))
 
-    def _hunt(self, seed: int, seconds: float) -> Hunt:
+    def _hunter(self, seed: int, seconds: float) -> Hunter:
         aim = Aim(
             seed, frozenset(absolute_property_names()), seconds, first_only=True, trends=False
         )
         direction = self.direction() if self.direction is not None else None
-        hunter = Hunter(aim, self.bench, self.crew, self.tell, self.baseline, direction)
-        return hunter.run()
+        return Hunter(aim, self.bench, self.crew, self.tell, self.baseline, direction)
 
     def _tested(self, violation: ConfirmedViolation) -> FoundCase | None:
         """Test a violation with fresh seeds; None if the patched kernel is not worse."""
         self.crew.deadline = None  # the test has time of its own
         before, after = (self._values(violation, bench) for bench in self.shaken)
-        if not _is_worse(before, after, invariant=violation.finding.most <= 0):
+        if not _is_worse(before, after, violation.finding):
             self.tell(f"not confirmed by fresh seeds: {violation.finding.text}")
             return None
         file = store_case(self.folder, violation, [self.bench, self.baseline], self.crew)
@@ -145,15 +150,16 @@ class PatchHunt:
         return [finding.value for finding in values if finding is not None]
 
 
-def _is_worse(before: Sequence[float], after: Sequence[float], *, invariant: bool) -> bool:
+def _is_worse(before: Sequence[float], after: Sequence[float], finding: Finding) -> bool:
     """Return whether fresh boots show that the second side is worse.
 
-    An invariant has the limit 0, and no boot of a sound kernel violates it: two of them are enough.
-    Nothing is shown where more than one boot of the baseline has no value.
+    The means differ by the factor that confirms such a finding in a hunt. An invariant has the
+    limit 0, and no boot of a sound kernel violates it: two of them are enough. Nothing is shown
+    where more than one boot of the baseline has no value.
     """
     if len(before) < LOOKS[0] - 1 or not after:
         return False
-    if invariant:
+    if finding.most <= 0:
         return sum(value > 0 for value in after) >= 2 and not any(before)
     decision = decide([FreshSample(before, after)], LEVEL / ATTEMPTS)[0]
-    return decision.shown and sum(after) / len(after) >= APART * sum(before) / len(before)
+    return decision.shown and fmean(after) >= ratio_of_means(finding) * fmean(before)

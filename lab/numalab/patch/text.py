@@ -23,8 +23,9 @@ MOST_LINES = 25
 UNDECIDED = "UNDECIDED (the same command adds runs)"
 NOT_SHOWN = "no change shown"
 UNTESTED = "MAY DIFFER (not tested by fresh runs)"
-_MOST_UNCHANGED = 4  # below changes; without any, twice as many have room
-_MOST_OF_A_KIND = 4
+# How many changes of a kind and reports, and how many measures without a change (twice as many
+# where nothing changed): the first pair with which all lines have room.
+_ROOM = ((4, 4), (4, 2), (4, 0), (2, 0), (1, 0))
 _MOST_LINES_OF_REACH = 3
 _HEADLINES: dict[Word, str] = {
     "regressed": "regression found",
@@ -46,9 +47,17 @@ _TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED
 
 
 def render_verdict(verdict: PatchVerdict) -> str:
-    """Return the verdict in at most 25 lines, each with its line break."""
-    lines = [line for block in _blocks(verdict) for line in block]
-    return "".join(f"{shown(line)}\n" for line in lines[:MOST_LINES])
+    """Return the verdict in at most 25 lines, each with its line break.
+
+    If it is longer, measures without a change are left out first, then changes and reports.
+    """
+    for most, most_unchanged in _ROOM:
+        lines = [line for block in _blocks(verdict, most, most_unchanged) for line in block]
+        if len(lines) <= MOST_LINES:
+            break
+    if (more := len(lines) - MOST_LINES + 1) > 1:
+        lines[MOST_LINES - 1 :] = [f"and {counted(more, 'more line')}: see the page"]
+    return "".join(f"{shown(line)}\n" for line in lines)
 
 
 def headline(verdict: PatchVerdict) -> str:
@@ -61,7 +70,7 @@ def headline(verdict: PatchVerdict) -> str:
     )
 
 
-def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
+def _blocks(verdict: PatchVerdict, most: int, most_unchanged: int) -> Iterator[list[str]]:
     yield [f"verdict    {headline(verdict)}", f"patch      {_title(verdict)}"]
     yield [f"baseline   {verdict.baseline}, {verdict.release}; {_effort(verdict)}"]
     if verdict.reach is not None:
@@ -69,14 +78,16 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
     if verdict.lost is not None:
         yield [f"LOST       {lost_text(verdict.lost)}:"]
         yield [f"  {verdict.lost.reason}", f"  first: {verdict.lost.runs[0]}"]
-    for report in verdict.reports[:_MOST_OF_A_KIND]:
+    for report in verdict.reports[:most]:
         yield [f"REPORTED   {report}", f"  first: {report.first}"]
+    if (more := len(verdict.reports) - most) > 0:
+        yield [f"  and {counted(more, 'more report')}"]
     for kind, title in _TITLES.items():
         changes = [change for change in verdict.changes if change.went == kind]
         if changes:
-            more = len(changes) - _MOST_OF_A_KIND
+            more = len(changes) - most
             rest = [f"  and {counted(more, 'more change')}"] if more > 0 else []
-            yield [title, *map(change_line, changes[:_MOST_OF_A_KIND]), *rest]
+            yield [title, *map(change_line, changes[:most]), *rest]
     if verdict.hunt.case is not None:
         yield ["CASE", *case_lines(verdict.hunt.case)]
     elif verdict.cell_case is not None:
@@ -85,17 +96,18 @@ def _blocks(verdict: PatchVerdict) -> Iterator[list[str]]:
         yield [f"{UNDECIDED}  {_few(verdict.undecided)}"]
     if verdict.untested:
         yield [f"{UNTESTED}  {_few(verdict.untested)}"]
-    yield from _unchanged(verdict)
+    yield from _unchanged(verdict, most_unchanged)
     yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
 
 
-def _unchanged(verdict: PatchVerdict) -> Iterator[list[str]]:
+def _unchanged(verdict: PatchVerdict, most: int) -> Iterator[list[str]]:
     """Yield the measures of which a change is excluded, and the others without a shown one."""
     titles = {True: f"NOT CHANGED by {LEAST_PERCENT:.0f} % or more", False: NOT_SHOWN.upper()}
     kinds = {row.excluded for row in verdict.unchanged}
-    most = _MOST_UNCHANGED * (1 if verdict.changes else 2) // max(1, len(kinds))
+    most = most * (1 if verdict.changes else 2) // max(1, len(kinds))
     for kind in (True, False):
-        if rows := [row for row in verdict.unchanged if row.excluded is kind]:
+        rows = [row for row in verdict.unchanged if row.excluded is kind]
+        if rows and most:
             more = len(rows) - most
             rest = [f"  and {counted(more, 'more measure')}"] if more > 0 else []
             yield [f"{titles[kind]} (in brackets: the smallest change that would have been seen)"]

@@ -93,6 +93,28 @@ def test_a_boot_that_was_not_judged_shows_nothing() -> None:
     assert not samples.may_show()
 
 
+@pytest.mark.parametrize(
+    ("most", "mine", "theirs", "shows"),
+    [
+        (0.0, [5.0] * 8 + [None], [0.0] * 9, True),
+        (0.0, [5.0] + [None] * 8, [0.0] * 9, True),
+        (0.0, [5.0] * 9, [0.0] * 5 + [None] * 4, False),
+        (1.0, [30.0] * 6 + [None] * 3, [1.0] * 9, True),
+        (1.0, [30.0] * 5 + [None] * 4, [1.0] * 9, False),
+        (1.0, [30.0] * 9, [1.0] * 6 + [None] * 3, True),
+    ],
+)
+def test_a_few_samples_may_have_no_value(
+    most: float, mine: list[float | None], theirs: list[float | None], shows: bool
+) -> None:
+    samples = KernelSamples(with_reference=True)
+    for values, are_mine in ((mine, True), (theirs, False)):
+        for value in values:
+            result = () if value is None else (replace(finding(value, 1), most=most, suspect=most),)
+            samples.take(BootResult(result, 1.0), "lost-time", [0], mine=are_mine)
+    assert samples.show() is shows
+
+
 def test_a_settled_difference_says_what_the_reference_kernel_shows() -> None:
     def shown(value: float) -> Finding:
         text = f"switches: {value:g} a second"

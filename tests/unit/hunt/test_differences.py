@@ -47,6 +47,21 @@ def test_time_and_cpus(hogs: LoadRecording) -> None:
     assert text_of(hogs, "less-least-run-time") == "least-run-time: 500 ms a second when ready"
 
 
+def test_a_task_that_never_runs_is_the_furthest_below_the_others() -> None:
+    rows = [*HOGS[:1], (12, "-hog0.1", 1, 0, 1000)]
+    run = recording("time ms=1000;hog n=2 cpus=0-3", rows)
+    assert text_of(run, "more-spread-of-equal-tasks") == "spread-of-equal-tasks: 100 %"
+
+
+def test_few_waits_count_if_they_are_long() -> None:
+    rows = [(1, "-sleeper0.0", 0, 0, 400), (1, "sleeper0.0", 0, 400, 401)]
+    run = recording("time ms=1000;sleeper n=1 cpus=0 run=1000 sleep=20000", rows)
+    assert text_of(run, "more-mean-wait") == "mean-wait: 400 ms"
+    rows = [(1, "-sleeper0.0", 0, 0, 10), (1, "sleeper0.0", 0, 10, 11)]
+    run = recording("time ms=1000;sleeper n=1 cpus=0 run=1000 sleep=20000", rows)
+    assert judge_load(run, {"more-mean-wait"}) == ((), {})
+
+
 def test_settings_that_the_kernel_refuses_are_counted(hogs: LoadRecording) -> None:
     run = replace(hogs, printed=Printed(counters={"begin": {"refused": 0}, "end": {"refused": 2}}))
     assert text_of(run, "more-refused-settings") == "refused-settings: 2 calls"

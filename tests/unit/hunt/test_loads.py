@@ -282,6 +282,10 @@ def test_a_load_ends_with_the_settings_of_its_last_changes() -> None:
     )
     assert load.stops_any
     assert not replace(load, changes=load.changes[:-1]).stops_any
+    load = parsed("time ms=900;hog n=1 cpus=0 later=1;change at=200 part=0 cpus=2")
+    masks = [load.masks(0, ms) for ms in (100, 300, 500)]
+    assert masks == [{0}, {2}, {1}], "the mask from half of the time on comes after the change"
+    assert load.at_end == parsed("time ms=900;hog n=1 cpus=1")
 
 
 def test_some_loads_are_of_two_families() -> None:

@@ -101,6 +101,9 @@ def test_the_slowest_turns_of_a_deadline_task_count() -> None:
     assert finding.value == pytest.approx(0.5)
     assert "took 10.0 ms or longer; their period is 20 ms" in finding.text
     assert not tardiness(recording(f"{SERVED} sleep=20000", rows[:10]))
+    rows = [(1, "-sleeper0.0", 0, 0, 900), (1, "sleeper0.0", 0, 900, 901)]
+    (finding,) = tardiness(recording(f"{SERVED} sleep=20000", rows))
+    assert finding.value == pytest.approx(45.05), "few turns, because they are long"
 
 
 @pytest.mark.parametrize(("ran", "value"), [(100.0, 1.0), (50.0, 2.0), (200.0, 2.0), (0.0, 100.0)])

@@ -97,6 +97,10 @@ def test_invariants_and_whole_boots_come_first(case: Case) -> None:
     ((first, *later),) = at_once(many, everything=False)
     assert first.finding.load == 7
     assert len(later) == 5
+    weaker = suspect(case, replace(affinity(1.0, 9), prop="task-settings"), 0.5)
+    ((first, second, *later),) = at_once([*many, weaker], everything=False)
+    assert (first.finding.load, second) == (7, weaker), "the clearest of each property first"
+    assert len(later) == 4
 
 
 def test_the_clearest_are_chosen_and_each_once(case: Case) -> None:

@@ -22,6 +22,7 @@ def hunt_value(
         "machines": progress.machines,
         "different_machines": len(progress.different),
         "loads": progress.loads,
+        "unjudged": progress.unjudged,
         "boots": facts.boots,
         "closest": {name: asdict(row) for name, row in progress.closest.items()},
         "closeness": {name: _spread(values) for name, values in progress.values.items()},
@@ -95,6 +96,9 @@ def hunt_text(
             f" {counted(machine.cpu_count, 'CPU')}, {counted(tasks, 'task')},"
             f" met after {violation.minutes:.1f} min: {finding.text}\n  {file}"
         )
+    if progress.unjudged:
+        loads = counted(progress.unjudged, "load")
+        lines.append(f"{loads} not judged: events were lost, or tasks did not start")
     if not progress.machines:
         lines.append(NOTHING_JUDGED)
     elif not progress.violations:

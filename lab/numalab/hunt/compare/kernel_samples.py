@@ -31,6 +31,8 @@ class KernelSamples:
     A property with the limit 0 is an invariant. One sample of a load shows a violation; for a
     property of the whole boot it takes two boots. The reference kernel must never violate it.
     With a `ratio`, this ratio of the means is enough, but all pairs of samples must be apart.
+    Up to a third of the samples of a side may lack a value: a guest may be lost, or a task run too
+    rarely for a percentile. An invariant needs those of the reference kernel only.
     """
 
     with_reference: bool
@@ -38,13 +40,20 @@ class KernelSamples:
     theirs: list[Finding] = field(default_factory=list)
     failed: bool = False
     ratio: float | None = None
+    mine_missing: int = 0
+    theirs_missing: int = 0
 
     def take(
         self, result: BootResult, prop: str, places: Sequence[int | None], *, mine: bool
     ) -> None:
         """Add the samples of one boot, which ran the load at these places among its loads."""
         findings = [result.of(prop, place) for place in places]
-        self.failed |= None in findings
+        missing = findings.count(None)
+        self.failed |= bool(result.error and missing)
+        if mine:
+            self.mine_missing += missing
+        else:
+            self.theirs_missing += missing
         (self.mine if mine else self.theirs).extend(filter(None, findings))
 
     def may_show(self) -> bool:
@@ -59,6 +68,16 @@ class KernelSamples:
         """Whether samples from later boots confirm the violation independently."""
         differs = bool(self.mine) and self.mine[0].differential
         return self._shows(_SHARE_OF_DIFFERENCE_AGAIN if differs else _SHARE_AGAIN, last=True)
+
+    @property
+    def lacks_values(self) -> bool:
+        """Whether a boot failed, or more than a third of the samples of a side have no value."""
+        mine_missing = 0 if self.is_invariant else self.mine_missing
+        return (
+            self.failed
+            or 2 * mine_missing > len(self.mine)
+            or 2 * self.theirs_missing > len(self.theirs)
+        )
 
     @property
     def share(self) -> float:
@@ -97,7 +116,7 @@ class KernelSamples:
         return ratio_of_means(self.mine[0]) if self.ratio is None else self.ratio
 
     def _shows(self, least_share: float, *, last: bool) -> bool:
-        if self.failed or not self.mine:
+        if not self.mine or self.lacks_values:
             return False
         first = self.mine[0]
         violations = sum(finding.violated for finding in self.mine)

@@ -242,12 +242,7 @@ class Load:
     def at_end(self) -> "Load":
         """The load with the settings that its last changes leave, and without these changes."""
         parts = [
-            replace(
-                part,
-                cpus=part.later or part.cpus,
-                later=(),
-                slice_us=part.slice_us if part.policy in _SLICED else 0,
-            )
+            replace(part, later=(), slice_us=part.slice_us if part.policy in _SLICED else 0)
             for part in self.parts
         ]
         groups = {group.name: group for group in self.groups}
@@ -256,7 +251,8 @@ class Load:
                 parts[change.part] = _changed_part(parts[change.part], change)
             else:
                 groups[change.group] = _changed_group(groups[change.group], change)
-        return replace(self, parts=tuple(parts), groups=tuple(groups.values()), changes=())
+        left = tuple(replace(part, cpus=self._mask(n, self.ms)) for n, part in enumerate(parts))
+        return replace(self, parts=left, groups=tuple(groups.values()), changes=())
 
     @property
     def stops_any(self) -> bool:
@@ -315,12 +311,17 @@ class Load:
     def masks(self, place: int, at_ms: float, *, wakees: bool = False) -> frozenset[int]:
         """Return the CPUs allowed for the tasks of a part, or its wakees, at a time."""
         part = self.parts[place]
-        own = part.later if part.later and at_ms >= self.ms / 2 else part.cpus
-        for ms, change in self.timeline:
-            if change.part == place and change.cpus and at_ms >= ms:
-                own = change.cpus
+        own = self._mask(place, at_ms)
         own = part.wakee if wakees and part.wakee else own
         return self._in_cpusets(frozenset(own), place, at_ms)
+
+    def _mask(self, place: int, at_ms: float) -> tuple[int, ...]:
+        later = self.parts[place].later if at_ms >= self.ms / 2 else ()
+        own = later or self.parts[place].cpus
+        for ms, change in self.timeline:
+            if change.part == place and change.cpus and at_ms >= ms:
+                own = later if later and ms < self.ms / 2 else change.cpus
+        return own
 
     def cpuset_of(self, place: int, at_ms: float) -> frozenset[int]:
         """Return the CPUs of the cpuset of a part at a time; none without a cpuset."""
@@ -381,8 +382,7 @@ def _changed_part(part: Part, change: LoadChange) -> Part:
             resets=False,
         )
     nice = part.nice if change.nice is None else change.nice
-    cpus = change.cpus or part.cpus
-    return replace(part, nice=nice, group=change.into or part.group, cpus=cpus)
+    return replace(part, nice=nice, group=change.into or part.group)
 
 
 def _changed_group(group: Cgroup, change: LoadChange) -> Cgroup:

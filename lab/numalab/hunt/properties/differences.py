@@ -1,5 +1,7 @@
 """What a load did, to compare with the reference kernel: time, waits, wake-ups and moves."""
 
+from statistics import fmean
+
 import numpy as np
 import polars as pl
 
@@ -9,6 +11,7 @@ from numalab.recording.intervals import NOTHING, Ints, joined, met, total, withi
 
 _LEAST_NS = 20 * MS  # of the time that counts as use of a CPU
 _FEWEST = 20  # wake-ups, for a share to mean something
+_LONG = 0.25  # of the time of the load: waits that are few because they are long
 
 
 @register_difference(Quantity("time-ready-and-run", "%", 5.0, ("less",), apart=1.5))
@@ -39,9 +42,15 @@ def spread(run: LoadRecording) -> float | None:
     for place, part in enumerate(run.load.parts):
         if part.count < 2 or part.kind in ("forker", "waker"):
             continue
-        times = run.time_on(place, run.window).group_by("pid").agg(pl.col("ns").sum())["ns"]
-        if len(times) >= part.count and (mean := float(times.mean() or 0.0)):  # type: ignore[arg-type]
-            worst = max(worst or 0.0, 100.0 * (1 - float(times.min() or 0) / mean))  # type: ignore[arg-type]
+        ran = run.time_on(place, run.window).group_by("pid").agg(pl.col("ns").sum())
+        never = {
+            pid: 0
+            for pid, task in run.load_tasks.items()
+            if task.part == place and total(run.runnable.get(pid, NOTHING)) > 0
+        }
+        times = list((never | dict(ran.iter_rows())).values())
+        if len(times) >= part.count and (mean := fmean(times)):
+            worst = max(worst or 0.0, 100.0 * (1 - min(times) / mean))
     return worst
 
 
@@ -108,18 +117,23 @@ def _waits(run: LoadRecording) -> Ints:
     return np.sort(np.concatenate([np.empty(0, np.int64), *lengths]))
 
 
+def _are_enough(waits: Ints, run: LoadRecording) -> bool:
+    """Whether waits say something: they are many, or few because they are long."""
+    return len(waits) >= _FEWEST or int(waits.sum()) >= _LONG * run.window.length_ns
+
+
 @register_difference(Quantity("mean-wait", "ms", 0.2, ("more",), apart=1.9))
 def mean_wait(run: LoadRecording) -> float | None:
     """The mean time that a task of the load waits before it runs."""
     waits = _waits(run)
-    return float(waits.mean()) / MS if len(waits) >= _FEWEST else None
+    return float(waits.mean()) / MS if _are_enough(waits, run) else None
 
 
 @register_difference(Quantity("long-wait", "ms", 1.0, ("more",), apart=2.1))
 def long_wait(run: LoadRecording) -> float | None:
     """The 99th percentile of the time that a task of the load waits before it runs."""
     waits = _waits(run)
-    return float(waits[int(0.99 * (len(waits) - 1))]) / MS if len(waits) >= _FEWEST else None
+    return float(waits[int(0.99 * (len(waits) - 1))]) / MS if _are_enough(waits, run) else None
 
 
 def _wake_ups(run: LoadRecording) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from numalab.recording.intervals import Spans, between, covered, joined, longest
 _DEADLINE, _FAIR = 100, 0
 _LEAST_READY_MS = 50
 _TURNS = 20  # for a percentile to mean something
+_LONG = 0.5  # of the time of a task: turns that are few because they are long
 _STARVED = 0.9  # of the time of a load
 _USED = 0.75  # of the runtime: wake-ups and interrupts count, too
 _DUE_MS = 400  # the shortest time over which runtime in periods is added up
@@ -178,7 +179,8 @@ def tardiness(run: LoadRecording) -> Iterator[Observation]:
         turns = np.sort(
             np.concatenate([np.empty(0, np.int64), *(end - start for start, end in spans)])
         )
-        if len(turns) < _TURNS:
+        is_long = int(turns.sum()) >= _LONG * len(mine) * window.length_ns > 0
+        if len(turns) < _TURNS and not is_long:
             continue
         late = float(turns[int(0.95 * (len(turns) - 1))]) / (part.period_us * 1000)
         yield Observation(

@@ -1,6 +1,6 @@
 """Properties of CPU shares among tasks."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import combinations, pairwise
 
@@ -47,14 +47,16 @@ def fairness(run: LoadRecording) -> Iterator[Observation]:
 def _fullest(run: LoadRecording) -> int:
     """Return the tasks on the fullest CPU when they are spread as evenly as their masks allow.
 
-    By Hall's theorem it is the maximum of tasks / CPUs over all sets of parts.
+    By Hall's theorem it is the maximum of tasks / CPUs over all sets of masks.
     """
     most = 1
-    masks = [(run.last_masks(place), part.count) for place, part in enumerate(run.load.parts)]
-    for count in range(1, len(masks) + 1):
-        for some in combinations(masks, count):
-            cpus = set[int]().union(*(mask for mask, _ in some))
-            most = max(most, -(-sum(tasks for _, tasks in some) // len(cpus)))
+    tasks = Counter[frozenset[int]]()
+    for place, part in enumerate(run.load.parts):
+        tasks[frozenset(run.last_masks(place))] += part.count
+    for count in range(1, len(tasks) + 1):
+        for masks in combinations(tasks, count):
+            cpus = frozenset[int]().union(*masks)
+            most = max(most, -(-sum(map(tasks.__getitem__, masks)) // len(cpus)))
     return most
 
 

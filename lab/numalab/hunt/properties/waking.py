@@ -6,9 +6,10 @@ import numpy as np
 
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, Crew, LoadRecording
-from numalab.recording.intervals import between, overlaps
+from numalab.recording.intervals import between, overlaps, total
 
 _FEWEST = 20  # waits, for a percentile to mean something
+_LONG = 0.25  # of the time of a task: waits that are few because they are long
 
 
 @register_property("wake-up-latency", unit="ms", most=4.0, suspect=0.15)
@@ -61,7 +62,8 @@ def _late(run: LoadRecording, place: int, crew: Crew, *, near: bool) -> float | 
     """
     low, high = run.judged.start_ns, run.judged.end_ns
     turns = sum(len(between(run.runnable[pid], low, high)[0]) for pid in crew.pids)
-    if turns < _FEWEST:
+    all_waits = [between(run.waits[pid], low, high) for pid in crew.pids]
+    if turns < _FEWEST and sum(map(total, all_waits)) < _LONG * len(crew.pids) * (high - low):
         return None
     if near:
         free = run.free_on(run.last_masks(place, wakees=crew.wakees))
@@ -71,8 +73,7 @@ def _late(run: LoadRecording, place: int, crew: Crew, *, near: bool) -> float | 
             if pid in crew.pids
         ]
     else:
-        waits = [between(run.waits[pid], low, high) for pid in crew.pids]
-        lengths = [end - start for start, end in waits]
+        lengths = [end - start for start, end in all_waits]
     waited = np.concatenate([np.empty(0, np.int64), *lengths]) / MS
     turn_waits = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
     return float(turn_waits[int(0.9 * (len(turn_waits) - 1))])

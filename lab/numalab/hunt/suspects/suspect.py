@@ -1,5 +1,6 @@
 """Suspects: findings of a round of cases to try again in fresh boots, the clearest first."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,7 +86,13 @@ def at_once(suspects: Sequence[Suspect], *, everything: bool) -> list[list[Suspe
 
 
 def _few_loads(group: Sequence[Suspect]) -> list[Suspect]:
-    ordered = sorted(group, key=lambda item: -item.score)
+    """Return the suspects in six loads: the clearest of each property first, then the second."""
+    rank = Counter[str]()
+    ranked = list[tuple[int, Suspect]]()
+    for item in sorted(group, key=lambda item: -item.score):
+        ranked.append((rank[item.finding.prop], item))
+        rank[item.finding.prop] += 1
+    ordered = [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
     loads = list(dict.fromkeys(item.finding.load for item in ordered))[:_LOADS_AT_ONCE]
     return [item for item in ordered if item.finding.load in loads]
 
