@@ -114,7 +114,7 @@ def execute(
             failures += run_tasks(tasks, executor, on_event, fail_fast=fail_fast, deadline=deadline)
             if time.monotonic() > deadline:
                 for study in studies:
-                    _record_time_over(study)
+                    _record_time_over(study, rule)
                 return tuple(failures)
             tasks = []
 
@@ -135,24 +135,34 @@ def _learning(on_event: OnEvent, costs: Costs) -> OnEvent:
     return learn
 
 
-def _prolonged(study: BuiltStudy, rule: StoppingRule) -> BuiltStudy:
-    """Add the repetitions that the rule demands to a study's plan and to its results."""
+def _prolonged(study: BuiltStudy, rule: StoppingRule, *, time_over: bool = False) -> BuiltStudy:
+    """Add the repetitions that the rule demands to a study's plan and to its results.
+
+    Where the time is over, none is added, and the results record that the rule demands some.
+    """
     repetitions = look(study.plan, study.results, rule)
-    remarks = tuple(remark for remark in study.plan.remarks if not rule.made(remark))
-    plan = replace(study.plan, remarks=remarks)
-    plan = select(plan, plan.runs + repetitions.more, rule.remark(repetitions.decided))
+    remarks = [remark for remark in study.plan.remarks if not rule.made(remark)]
+    more = repetitions.more
+    if time_over and more:
+        remarks.append(TimeOverRemark(left=0))
+        more = ()
+    plan = replace(study.plan, remarks=tuple(remarks))
+    plan = select(plan, plan.runs + more, rule.remark(repetitions.decided))
     write_plan(plan, study.results)
     return replace(study, plan=plan)
 
 
-def _record_time_over(study: BuiltStudy) -> None:
-    """Record in a study's results that the time was over before all of its runs could start."""
+def _record_time_over(study: BuiltStudy, rule: StoppingRule | None) -> None:
+    """Record in a study's results that the time was over before all of its runs could start, or
+    before the rule was met."""
     results, missing = study.results, {task.run.id for task in missing_tasks(study)}
     left = {name for name in missing if not has_ended(results, name)}
     if left:
         ended = (run for run in study.plan.runs if run.id not in left)
         plan = select(study.plan, ended, TimeOverRemark(left=len(left)))
         write_plan(plan, results)
+    elif rule is not None and not missing:
+        _prolonged(study, rule, time_over=True)
 
 
 def run_tasks(

@@ -105,18 +105,21 @@ class BudgetRemark(Stored):
 
 
 class TimeOverRemark(Stored):
-    """The time was over before the last of the runs could be started."""
+    """The time was over before the last of the runs could be started: `left` were not. If none
+    was left, a rule demanded further repetitions."""
 
     kind: Literal["time over"] = "time over"
     left: Count
 
     def __str__(self) -> str:
         """Write it as reports do."""
+        if not self.left:
+            return "the time was over before all cells were decided"
         return f"the time was over before {runs_of(self.left)} more could be done"
 
 
 class RepetitionsRemark(Stored):
-    """Repetitions were added by a rule: until a measure was decided at a level, its interval was
+    """Repetitions are added by a rule: until a measure was decided at a level, its interval was
     narrower than a precision (percent), or there were the most runs."""
 
     kind: Literal["repetitions"] = "repetitions"
@@ -130,9 +133,9 @@ class RepetitionsRemark(Stored):
     def __str__(self) -> str:
         """Write it as reports do."""
         rule = (
-            f"repetitions were added until {self.measure} showed a difference (p < {self.level:g} /"
-            f" {self.looks}, for {self.looks} looks at most), or its 95 % interval was narrower"
-            f" than +-{self.precision:g} % of the mean before, or each variant had {self.most} runs"
+            f"repetitions are added until {self.measure} shows a difference (p < {self.level:g} /"
+            f" {self.looks}, for {self.looks} looks at most), or its 95 % interval is narrower"
+            f" than +-{self.precision:g} % of the mean before, or each variant has {self.most} runs"
         )
         return "; ".join([rule, *map(str, self.decided)])
 

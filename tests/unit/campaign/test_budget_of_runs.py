@@ -1,5 +1,6 @@
 """Which runs a budget leaves, and when repetitions are enough."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
@@ -13,7 +14,7 @@ from numalab.campaign.schedule import makespan, within_budget
 from numalab.campaign.stopping import StoppingRule
 from numalab.errors import UserError
 from numalab.files import write_json
-from numalab.results.plan import PlannedRun, StopReason
+from numalab.results.plan import PlannedRun, StopReason, TimeOverRemark
 from numalab.results.reader import load_plan
 from numalab.study.plan import Plan, plan_study, require_measure
 from numalab.units import parse_seconds
@@ -136,6 +137,22 @@ def test_repetitions_are_added_until_the_rule_is_content(tmp_path: Path) -> None
     assert len(ledger(study.results)) == 24
     assert len(load_plan(study.results).runs) == 24
     assert load_plan(study.results).remarks == (remark,)
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_what_results_record_where_a_budget_ends(tmp_path: Path, *, met: bool) -> None:
+    """Every planned run has started before the time is over."""
+    text = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').rpartition("[[workloads]]")[0]
+    study = ready(tmp_path, text if met else text.replace("[1, 2, 3]", "[1, 2]"))
+    rule, now = StoppingRule("task_migrations", 6), time.monotonic()
+    assert execute([study], 6, unwatched, rule=rule, run=fake, deadline=now) == ()
+    *over, remark = load_plan(study.results).remarks
+    assert over == ([] if met else [TimeOverRemark(left=0)])
+    assert ("ring-2, few: a difference was shown" in str(remark)) is met
+    assert execute([study], 2, unwatched, rule=rule, run=fake) == ()  # the same command goes on
+    assert {run.seed for run in load_plan(study.results).runs} == {1, 2, 3}
+    (remark,) = load_plan(study.results).remarks
+    assert "ring-2, few: a difference was shown" in str(remark)
 
 
 def test_a_rule_adds_to_results_that_lack_no_run(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def test_remarks_are_stored_as_what_they_say() -> None:
     remarks = (
         BudgetRemark(chosen=4, planned=24, seconds=12.0),
         TimeOverRemark(left=1),
+        TimeOverRemark(left=0),
         RepetitionsRemark(
             measure="m",
             level=0.05,
@@ -104,8 +105,9 @@ def test_remarks_are_stored_as_what_they_say() -> None:
     assert [str(remark) for remark in remarks] == [
         "4 of 24 runs were chosen for a budget of 12.0 s: all cells first, then repetitions",
         "the time was over before 1 run more could be done",
-        "repetitions were added until m showed a difference (p < 0.05 / 4, for 4 looks at most),"
-        " or its 95 % interval was narrower than +-5 % of the mean before, or each variant had 6"
+        "the time was over before all cells were decided",
+        "repetitions are added until m shows a difference (p < 0.05 / 4, for 4 looks at most),"
+        " or its 95 % interval is narrower than +-5 % of the mean before, or each variant has 6"
         " runs; ring-4, few: there are 6 runs of each variant",
     ]
 
