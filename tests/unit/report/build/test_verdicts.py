@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numalab.guest.proof import Misplaced, MisplacedKind, Proof, ThreadProof
 from numalab.guest.witness import Doubt, Timing
 from numalab.report.build.verdicts import judge_cells
 from numalab.report.claim_outcome import ClaimOutcome
+from numalab.results.manifest import HostFacts
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.study.claims import Claim
@@ -282,6 +283,31 @@ def test_time_is_judged_where_vcpus_had_the_same_host_cpus(
         proof = Proof(threads if place else (*VCPUS, OTHER), (), "")
         every[place] = replace(run, manifest=run.manifest.but(proof=proof))
     assert judge(compared(), every).verdict_text.endswith(verdict)
+
+
+@pytest.mark.parametrize("mode", ["kvm", "timed"])
+@pytest.mark.parametrize(
+    ("other", "one_kind"),
+    [
+        ({"memory_mib": 1}, True),
+        ({"kernel": "6.13"}, False),
+        ({"processor": "EPYC"}, False),
+        ({"cpus": 3}, False),
+    ],
+)
+def test_time_is_judged_where_all_runs_were_on_one_kind_of_host(
+    mode: str, other: Mapping[str, int | str], *, one_kind: bool
+) -> None:
+    every = runs(LOW, HIGH, mode=mode, kind="timing")
+    host = HostFacts(kernel="6.12", processor="Xeon", cpus=64, memory_mib=4096)
+    hosts = [host.model_copy(update=other), *[host] * (len(every) - 1)]
+    every = [
+        replace(run, manifest=run.manifest.but(host=at))
+        for run, at in zip(every, hosts, strict=True)
+    ]
+    verdict = judge(compared(), every).verdict_text
+    expected = "because the runs were not on one kind of host"
+    assert verdict.endswith("reproduced" if one_kind or mode == "timed" else expected)
 
 
 def test_a_claim_about_large_numbers() -> None:
