@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -177,11 +177,11 @@ def run_tasks(
 
     After `deadline` (monotonic time) no task starts.
 
-    A run that fails because of the host is tried once more; after a second such failure the host
-    counts as broken and no other run starts. A run whose worker is gone is tried again on another
-    worker. A run that fails because of its guest is not tried again, and the other runs go on
-    (with `fail_fast`, the function returns while some run). The caller closes the executor, which
-    ends these.
+    A run that fails because of the host is tried as often as its `Ended` says, twice by default;
+    after the last failure the host counts as broken and no other run starts. A run whose worker is
+    gone is tried again on another worker. A run that fails because of its guest is not tried again,
+    and the other runs go on (with `fail_fast`, the function returns while some run). The caller
+    closes the executor, which ends these.
     """
     campaign = _Campaign(tasks, executor, on_event)
     while campaign.start_what_fits() or campaign.running or campaign.waiting:
@@ -203,7 +203,7 @@ class _Campaign:
         self.waiting = deque(tasks)
         self.running: dict[str, Task] = {}
         self.failures: list[Failure] = []
-        self._tried: set[str] = set()
+        self._tries: Counter[str] = Counter()
         self._ended = 0
         self._told = False
         self._executor, self._on_event = executor, on_event
@@ -243,9 +243,9 @@ class _Campaign:
             return
         del self.running[key]
         ended = news.ended
-        if ended.lost or (ended.by_host and key not in self._tried):
-            if not ended.lost:
-                self._tried.add(key)
+        if not ended.lost:
+            self._tries[key] += 1
+        if ended.lost or (ended.by_host and self._tries[key] < ended.tries):
             self.waiting.appendleft(task)
             self._on_event(TaskEvent("retry", task, f"tried again: {ended.error}", self._ended))
             return

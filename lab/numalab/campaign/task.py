@@ -100,8 +100,8 @@ class Task:
 class Ended:
     """How a task ended: well when `error` is empty.
 
-    `by_host`: the guest was not the cause. `lost`: its worker is gone; the run can still succeed
-    on another worker.
+    `by_host`: the guest was not the cause; such a run is tried `tries` times. `lost`: its worker
+    is gone; the run can still succeed on another worker, as often as it takes.
     """
 
     run: str
@@ -110,6 +110,7 @@ class Ended:
     exit_code: int = 0
     by_host: bool = False
     lost: bool = False
+    tries: int = 2
 
     @property
     def ok(self) -> bool:

@@ -89,6 +89,10 @@ class Assignment:
         if len(worker.running) >= worker.places:
             self._idle.pop(worker.address, None)
 
+    def worker_of(self, key: str) -> Worker | None:
+        """Return the worker of a run; None where it has none."""
+        return self._where.get(key)
+
     def release(self, key: str) -> None:
         """Release a run from its worker."""
         worker = self._where.pop(key)

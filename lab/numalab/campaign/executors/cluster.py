@@ -32,13 +32,14 @@ from numalab.campaign.executors.remote import (
 )
 from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Ended, Execute, Task
-from numalab.errors import HostError, LabError, UserError
+from numalab.errors import HostError, LabError, UserError, shown
 from numalab.results.archive import unpack_folder
 from numalab.units import runs_of
 
 CHUNK = 4 << 20  # bytes
 ANSWER = 15.0  # seconds for a scheduler to answer
-PATIENCE = 120.0  # seconds without any worker
+PATIENCE = 120.0  # seconds in which no worker may take a run
+TRIES = 3  # of a run whose result does not arrive, although its worker is there
 _BROKEN = (OSError, TimeoutError, ValueError)  # raised by calls to a cluster that fails
 
 
@@ -83,6 +84,7 @@ class Cluster:
         self._assignment = Assignment()
         self._tasks: dict[str, Task] = {}
         self._futures: dict[str, Any] = {}
+        self._unsent: dict[str, str] = {}
         self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._hashes: dict[Path, str] = {}
         self._shipped: set[tuple[str, str]] = set()
@@ -103,6 +105,7 @@ class Cluster:
         worker = self._assignment.choose(task)
         assert worker is not None
         self._assignment.take(task, worker)
+        self._alone_since = None
         self._tasks[task.key] = task
         try:
             future = self._client.submit(
@@ -116,7 +119,8 @@ class Cluster:
                 retries=0,
                 pure=False,
             )
-        except _BROKEN:
+        except (LabError, *_BROKEN) as error:
+            self._unsent[task.key] = str(error)
             self._ended.put((task.key, None))
             return
         self._futures[task.key] = future
@@ -133,7 +137,7 @@ class Cluster:
                 key, future = self._ended.get_nowait()
         for task in [*self._lost, *self._look()]:
             if task.key in self._tasks:
-                received.append(self._give_up(task.key, "its worker is gone"))
+                received.append(self._give_up(task.key, "its worker is gone", lost=True))
         self._lost = []
         self._check_alone()
         return received
@@ -176,7 +180,10 @@ class Cluster:
             host: WorkerHost = self._client.run(describe_host, workers=[address])[address]
         except (*_BROKEN, KeyError):
             return  # gone again or not ready; the next call of `_look` tries again
-        reason = self._why_not(host)
+        except Exception as error:  # Dask raises here what the worker raised
+            reason = f"it cannot tell what it is: {shown(error)}"
+        else:
+            reason = self._why_not(host)
         if reason:
             self._refused[address] = Refused(address, reason)
             self._on_refused(self._refused[address])
@@ -204,22 +211,39 @@ class Cluster:
         """Unpack the folder of a run into the results."""
         task, future = self._tasks[key], self._futures.get(key)
         if future is None or future.status != "finished":
-            return self._give_up(key, "it was not executed to its end")
+            why = f"it was not executed to its end: {self._error_of(key)}"
+            return self._give_up(key, why, lost=self._is_gone(key))
         try:
             delivered: Delivered = future.result(timeout=60)
             _take_in(task, delivered)
         except (LabError, *_BROKEN) as error:
-            return self._give_up(key, f"its result did not arrive: {error}")
+            why = f"its result did not arrive: {error}"
+            return self._give_up(key, why, lost=self._is_gone(key))
         self._forget(key)
         return Finished(key, delivered.ended)
 
-    def _give_up(self, key: str, reason: str) -> Finished:
+    def _error_of(self, key: str) -> str:
+        """Return why a run was not sent, or what its worker raised."""
+        if (future := self._futures.get(key)) is None:
+            return self._unsent.pop(key, "")
+        try:
+            error = future.exception(timeout=ANSWER)
+        except Exception as cancelled:
+            error = cancelled
+        return shown(str(error) or type(error).__name__)
+
+    def _is_gone(self, key: str) -> bool:
+        worker = self._assignment.worker_of(key)
+        return worker is None or worker.address not in self._scheduler_workers()
+
+    def _give_up(self, key: str, reason: str, *, lost: bool) -> Finished:
         if (future := self._futures.get(key)) is not None:
             with suppress(Exception):
                 self._client.cancel([future], force=True)
         run = self._tasks[key].run.id
         self._forget(key)
-        ended = Ended(run, 0.0, reason, HostError.exit_code, by_host=True, lost=True)
+        code = HostError.exit_code
+        ended = Ended(run, 0.0, reason, code, by_host=True, lost=lost, tries=TRIES)
         return Finished(key, ended)
 
     def _forget(self, key: str) -> None:
@@ -229,8 +253,8 @@ class Cluster:
             self._assignment.release(key)
 
     def _check_alone(self) -> None:
-        """Raise HostError when the scheduler is gone, or no worker has come for too long."""
-        if self._assignment.workers:
+        """Raise HostError when the scheduler is gone, or no worker takes a run for too long."""
+        if self._tasks:
             self._alone_since = None
             return
         if self._client.status == "closed":  # it has given up to connect again
@@ -243,6 +267,8 @@ class Cluster:
             reasons = [
                 f"\n  {refusal.address}: {refusal.reason}" for refusal in self._refused.values()
             ]
+            workers = self._assignment.workers.values()
+            reasons += [f"\n  {at.address}: it has no KVM" for at in workers if not at.host.kvm]
             raise HostError(
                 f"the cluster has no worker that can run this{''.join(reasons)}",
                 hint="start workers, then the same command with --resume",
