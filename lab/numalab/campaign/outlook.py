@@ -1,6 +1,6 @@
 """The outlook of a study before anything is built: its runs, their cost, and its claims."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from numalab.kernel.kernel_build import built_kernel
 from numalab.kernel.kernel_specs import KernelSpec, load_kernels
 from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import host_cpus
-from numalab.results.layout import Results
+from numalab.results.layout import Results, newest_first
 from numalab.results.plan import Cell, PlannedRun, texts
 from numalab.results.reader import StoredRun, load_runs
 from numalab.statistics.scale import Scale, change_of
@@ -89,7 +89,7 @@ def look_ahead(plan: Plan, mode: str | None) -> StudyOutlook:
     needs: dict[tuple[str, str], tuple[int, int, Cost]] = {}  # by cell: plans may have 10^5 runs
     for cell, workload in plan.workloads.items():
         topology = plan.topologies[cell.topology]
-        cost = costs.of(topology, workload, chosen, plan.study.machine.slow_motion)
+        cost = costs.of(topology, workload, chosen, plan.study.machine)
         cpus = host_cpus(chosen, topology.cpu_count)
         memory = topology.memory_mib + BESIDE_GUEST_MIB
         needs[cell.topology, cell.label] = cpus, memory, cost
@@ -230,18 +230,12 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
 
 def _stored(name: str, mode: str, folder: Path) -> tuple[StoredRun, ...]:
     """Return the runs in this mode of the newest results that have any."""
-    for results in _newest_first(name, folder):
+    candidates = (*newest_first(folder / name), Results(folder / "examples" / name))
+    for results in (stored for stored in candidates if stored.exist):
         _, runs = load_runs(results)
         if fitting := tuple(run for run in runs if run.manifest.mode == mode):
             return fitting
     return ()
-
-
-def _newest_first(name: str, folder: Path) -> Iterator[Results]:
-    own = sorted((folder / name).glob("*/plan.json"), reverse=True)
-    yield from (Results(path.parent) for path in own)
-    if (example := Results(folder / "examples" / name)).exist:
-        yield example
 
 
 @dataclass(frozen=True)

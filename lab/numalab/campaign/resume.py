@@ -14,7 +14,7 @@ from numalab.errors import UserError
 from numalab.files import make_dir, write_json
 from numalab.locks import locked
 from numalab.places import project_dir
-from numalab.results.layout import Results, has_ended
+from numalab.results.layout import Results, has_ended, newest_first
 from numalab.results.plan import RepetitionsRemark, StoredPlan
 from numalab.results.reader import load_manifest, load_plan
 from numalab.study.model import study_digest, study_table
@@ -40,12 +40,12 @@ def new_results(plan: Plan) -> Results:
 def newest_results(plan: Plan) -> Results:
     """Return the newest results of a plan, to resume them. Raises UserError where none exist."""
     parent = project_dir() / "reports" / plan.name
-    stored = [Results(path.parent) for path in sorted(parent.glob("*/plan.json"))]
-    own = [results for results in stored if _is_of(plan, results)]
-    if not own:
+    stored = newest_first(parent)
+    own = next((results for results in stored if _is_of(plan, results)), None)
+    if own is None:
         reason = "results of another version or preset" if stored else "no results to go on with"
         raise UserError(f"there are {reason}; start anew without --resume", file=parent)
-    return own[-1]
+    return own
 
 
 def _is_of(plan: Plan, results: Results) -> bool:

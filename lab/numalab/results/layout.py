@@ -105,6 +105,16 @@ class Results:
         return {}
 
 
+def newest_first(folder: Path) -> list[Results]:
+    """Return the results in a folder that are not compact: the last ones to start runs come first,
+    whatever their names."""
+    began: list[tuple[int, Path]] = []
+    for plan in folder.glob("*/plan.json"):
+        with suppress(OSError):  # removed meanwhile
+            began.append((plan.stat().st_mtime_ns, plan.parent))
+    return [Results(path) for _, path in sorted(began, reverse=True)]
+
+
 def has_ended(results: Results, run_id: str) -> bool:
     """Return whether a run finished or failed; one that was ended from outside did neither."""
     folders = (results.run(run_id).manifest, results.failed(run_id).path)

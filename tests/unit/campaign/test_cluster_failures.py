@@ -11,7 +11,7 @@ from numalab.campaign.execute import TaskEvent, run_tasks
 from numalab.campaign.executors import cluster as cluster_module
 from numalab.campaign.executors.cluster import Cluster, Refused
 from numalab.campaign.executors.remote import Delivered, describe_host
-from numalab.campaign.task import Ended, Task
+from numalab.campaign.task import Ended
 from numalab.errors import HostError
 from support.fake_executor import ready, tasks
 
@@ -86,11 +86,6 @@ def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Client
     return stand_in
 
 
-def in_mode(task: Task, mode: str) -> Task:
-    choice = replace(task.setting.choice, mode=mode)
-    return replace(task, setting=replace(task.setting, choice=choice))
-
-
 def test_a_worker_that_cannot_describe_its_host_is_refused(
     connect: Callable[[Client], Client],
 ) -> None:
@@ -126,6 +121,8 @@ def test_a_study_ends_where_no_worker_has_kvm(
 ) -> None:
     connect(Client(unlike={"kvm": False}))
     monkeypatch.setattr(cluster_module, "PATIENCE", 0.0)
-    task = in_mode(tasks(ready(tmp_path))[0], "kvm")
+    task = tasks(ready(tmp_path))[0]
+    choice = replace(task.setting.choice, mode="kvm")
+    task = replace(task, setting=replace(task.setting, choice=choice))
     with pytest.raises(HostError, match=f"no worker that can run this\n  {ADDRESS}: it has no KVM"):
         run_tasks([task], Cluster(ADDRESS), lambda event: None)

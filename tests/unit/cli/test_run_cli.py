@@ -1,6 +1,7 @@
 """`numalab run`: what it checks, where results go, and what it ends with; runs are copied."""
 
 import json
+import os
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -162,13 +163,17 @@ def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
     with pytest.raises(UserError, match="there are no results to go on with"):
         run(STUDY, "--resume")
     parent = lab.home / "reports" / STUDY
-    # Another question is the same study; another seed is not.
-    for name, changes in (("1", {}), ("2", {"question": "?"}), ("3", {"seeds": [7]}), ("4", None)):
+    # Another question is the same study; another seed is not. A name may be from --output.
+    names = ("2", "1", "3", "4")
+    for began, (name, changes) in enumerate(
+        zip(names, ({}, {"question": "?"}, {"seeds": [7]}, None), strict=True)
+    ):
         plan = copy_example(parent / name) / "plan.json"
         table = json.loads(plan.read_text())
         changed = table | {"file": table["file"] | (changes or {})}
         plan.write_text("{" if changes is None else json.dumps(changed))
-    assert f"results in {parent / '2'}" in run(STUDY, "--resume").stderr
+        os.utime(plan, (began, began))
+    assert f"results in {parent / '1'}" in run(STUDY, "--resume").stderr
     for name in ("1", "2"):
         (parent / name / "plan.json").unlink()
     remedy = "there are results of another version or preset; start anew without --resume"
