@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from numalab.campaign.build import Builds, BuiltStudy, Setting
+from numalab.campaign.run_task import WAITING
 from numalab.campaign.task import Ended, Task, failed, make_tasks
 from numalab.errors import GuestLost, HostError
 from numalab.files import write_json
@@ -95,6 +96,8 @@ def fake(task: Task, on_phase: Callable[[str], None]) -> Ended:
         path.mkdir(parents=True, exist_ok=True)
         on_phase("workload, 1.0 s of guest time")
         asked = _order(task)
+        if asked == "wait":
+            on_phase(f"{WAITING}, host CPU 0 runs a guest")
         ended = _obey(task, asked)
         if ended.ok:
             _leave_results(task)

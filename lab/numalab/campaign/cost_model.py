@@ -14,6 +14,7 @@ from numalab.files import write_json
 from numalab.locks import locked
 from numalab.machine.model import DETERMINISTIC, Mode
 from numalab.places import cache_dir
+from numalab.study.machine_table import MachineTable
 from numalab.topology.load import topology_to_dict
 from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
@@ -21,7 +22,9 @@ from numalab.workload.workload import BoundWorkload
 KEPT = 9  # the latest runs of a kind that are stored
 
 _TCG_SLOWDOWN = 2.0
+_ORDINARY = MachineTable()
 
+_Speed = tuple[int, int | None, int, str | None]
 
 _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
@@ -51,36 +54,47 @@ class Cost:
 
 
 class Costs:
-    """The costs of runs on this host, by workload, machine and mode."""
+    """The costs of runs on this host, by workload, machine, mode and speed of the guest."""
 
     def __init__(self) -> None:
         self._known = _read(_path())
-        self._keys: dict[tuple[int, int, Mode], str] = {}
+        self._keys: dict[tuple[int, int, Mode, _Speed], str] = {}
 
     def of(
-        self, topology: Topology, workload: BoundWorkload, mode: Mode, slow_motion: int = 1
+        self,
+        topology: Topology,
+        workload: BoundWorkload,
+        mode: Mode,
+        machine: MachineTable = _ORDINARY,
     ) -> Cost:
         """Return the cost of a run, which does not depend on its kernel."""
-        learned = self._known.get(self._key(topology, workload, mode), [])
+        learned = self._known.get(self._key(topology, workload, mode, machine), [])
         if learned:
             return Cost(median(learned), len(learned))
-        return Cost(estimate(topology, workload, mode, slow_motion))
+        return Cost(estimate(topology, workload, mode, machine.slow_motion))
 
     def learn(
-        self, topology: Topology, workload: BoundWorkload, mode: Mode, seconds: float
+        self,
+        topology: Topology,
+        workload: BoundWorkload,
+        mode: Mode,
+        seconds: float,
+        machine: MachineTable = _ORDINARY,
     ) -> None:
         """Store the wall time of a run, for this process and later ones."""
-        key = self._key(topology, workload, mode)
+        key = self._key(topology, workload, mode, machine)
         with locked(cache_dir("costs") / "lock"):
             self._known = _read(_path())
             self._known[key] = [*self._known.get(key, []), round(seconds, 2)][-KEPT:]
             write_json(_path(), self._known)
 
-    def _key(self, topology: Topology, workload: BoundWorkload, mode: Mode) -> str:
+    def _key(
+        self, topology: Topology, workload: BoundWorkload, mode: Mode, machine: MachineTable
+    ) -> str:
         # A matrix looks up the same few objects 100,000 times.
-        place = (id(topology), id(workload), mode)
+        place = (id(topology), id(workload), mode, _speed(machine))
         if place not in self._keys:
-            self._keys[place] = _key(topology, workload, mode)
+            self._keys[place] = _key(topology, workload, mode, machine)
         return self._keys[place]
 
 
@@ -98,8 +112,14 @@ def estimate(
     return fixed + workload.seconds * (_TCG_SLOWDOWN if mode == "tcg" else 1)
 
 
-def _key(topology: Topology, workload: BoundWorkload, mode: Mode) -> str:
-    parts = [topology_to_dict(topology), list(workload.argv), mode]
+def _speed(machine: MachineTable) -> _Speed:
+    return machine.slow_motion, machine.instruction_ns, machine.quantum_ns, machine.emulator
+
+
+def _key(topology: Topology, workload: BoundWorkload, mode: Mode, machine: MachineTable) -> str:
+    parts: list[object] = [topology_to_dict(topology), list(workload.argv), mode]
+    if (speed := _speed(machine)) != _speed(_ORDINARY):
+        parts.append(speed)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -19,7 +19,7 @@ from numalab.campaign.resume import (
     with_repetitions,
     write_plan,
 )
-from numalab.campaign.run_task import run_task
+from numalab.campaign.run_task import WAITING, run_task
 from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_first
 from numalab.campaign.stopping import StoppingRule, look
 from numalab.campaign.task import Ended, Execute, Task
@@ -124,12 +124,16 @@ def _missing(studies: Iterable[BuiltStudy]) -> list[Task]:
 
 
 def _learning(on_event: OnEvent, costs: Costs) -> OnEvent:
-    """Return a callback that also remembers the cost of finished runs."""
+    """Return a callback that also remembers the cost of finished runs that had not to wait."""
+    waited: set[str] = set()
 
     def learn(event: TaskEvent) -> None:
         task = event.task
-        if event.kind == "done":
-            costs.learn(task.topology, task.workload, task.mode, event.seconds)
+        if event.kind == "phase" and event.text.startswith(WAITING):
+            waited.add(task.key)
+        elif event.kind == "done" and task.key not in waited:
+            what = (task.topology, task.workload, task.mode)
+            costs.learn(*what, event.seconds, task.study.machine)
         on_event(event)
 
     return learn

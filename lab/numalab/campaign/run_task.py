@@ -21,6 +21,7 @@ from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, 
 from numalab.files import free_space, write_json
 from numalab.guest.run import Outcome, run_guest
 from numalab.guest.watch import Limits
+from numalab.host.read import slowness
 from numalab.machine.model import DETERMINISTIC, Job, Machine
 from numalab.plugins import explain_fault
 from numalab.reach.counting import counting
@@ -44,6 +45,7 @@ from numalab.workload.metric_parsers import explain_failure
 OnPhase = Callable[[str], None]
 Boot = Callable[[Task, Machine, OnPhase], Outcome]
 
+WAITING = "waiting"  # the first word of the phase in which other guests have the host
 # Errors of the host, as opposed to a file that a guest has made unreadable.
 _OF_HOST = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _FULL = 1 << 20  # free bytes below which a disk counts as full
@@ -67,16 +69,30 @@ def boot_guest(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
         # For a kernel that cannot keep its trace in reserved memory: as much of its own memory.
         buffer_kib=max(64, (task.capture.buffer_mib << 10) // task.topology.cpu_count),
     )
-    limits = task.study.limits
     with counting(machine, task.table, task.directory) as counted:
         return run_guest(
             counted,
             job,
             task.directory,
             connection=task.setting.connection,
-            limits=Limits(boot=limits.boot, silence=limits.silence, total=limits.run),
+            limits=limits_of(task),
             on_beat=lambda beat: on_phase(f"{beat.phase}, {beat.uptime:.1f} s of guest time"),
         )
+
+
+def limits_of(task: Task) -> Limits:
+    """Return the time limits of a task's guest.
+
+    Where the study leaves the default, they follow the number of its CPUs and the current speed of
+    this host, as those of `run_guest` do.
+    """
+    table = task.study.limits
+    scaled = Limits().for_cpus(task.topology.cpu_count).on_a_host(slowness(load=False))
+    return Limits(
+        boot=scaled.boot if table.boot == Limits.boot else table.boot,
+        silence=scaled.silence if table.silence == Limits.silence else table.silence,
+        total=table.run,
+    )
 
 
 def run_task(task: Task, on_phase: OnPhase, *, boot: Boot = boot_guest) -> Ended:
@@ -210,7 +226,7 @@ def boot_when_free(
         except HostBusy as busy:
             if time.monotonic() >= deadline:
                 raise
-            on_phase(f"waiting, {str(busy).splitlines()[0]}")
+            on_phase(f"{WAITING}, {str(busy).splitlines()[0]}")
             time.sleep(pause)
 
 

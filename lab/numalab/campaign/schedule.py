@@ -71,7 +71,7 @@ def free_times(ends: Sequence[float], seconds: Iterable[float]) -> list[float]:
 
 def cost_of(task: Task, costs: Costs) -> Cost:
     """Return the cost of a task on this host."""
-    return costs.of(task.topology, task.workload, task.mode, task.study.machine.slow_motion)
+    return costs.of(task.topology, task.workload, task.mode, task.study.machine)
 
 
 def default_jobs(tasks: Sequence[Task]) -> int:

@@ -217,7 +217,7 @@ class Conductor:
                 plan.topologies[cell.topology],
                 plan.workloads[cell],
                 setting.choice.mode,
-                plan.study.machine.slow_motion,
+                plan.study.machine,
             ).seconds
             for cell in cells
         ]

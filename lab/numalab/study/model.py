@@ -145,7 +145,7 @@ class Preset(Document):
 
 
 class LimitsTable(Document):
-    """Wall-clock deadlines in seconds; a guest that misses one is ended as lost."""
+    """Wall-clock deadlines in seconds (defaults: longer on slow hosts); late guests are lost."""
 
     boot: float = Field(default=Limits.boot, gt=0, allow_inf_nan=False)
     """Until the guest's init reports."""

@@ -21,6 +21,7 @@ from numalab.kernel.kernel_specs import KernelSpec
 from numalab.locks import locked
 from numalab.results.status import State, read_progress
 from numalab.run_dir import RunDir
+from numalab.study.machine_table import MachineTable
 from numalab.study.plan import plan_study
 from support.fake_executor import MATRIX, fake, order, ready, tasks
 from support.kernel_image import bzimage
@@ -48,6 +49,12 @@ def test_costs_are_the_median_of_earlier_runs_else_an_estimate(tmp_path: Path) -
         Costs().learn(*what, "icount", seconds)
     assert Costs().of(*what, "icount") == Cost(5.0, 3)
     assert Costs().of(*what, "kvm").learned_from == 0
+    for slow in ({"slow_motion": 8}, {"instruction_ns": 32}, {"emulator": "qemu-10"}):
+        machine = MachineTable.model_validate(slow)
+        assert Costs().of(*what, "icount", machine).learned_from == 0
+        Costs().learn(*what, "icount", 9.0, machine)
+        assert Costs().of(*what, "icount", machine) == Cost(9.0, 1)
+    assert Costs().of(*what, "icount") == Cost(5.0, 3)
     assert Costs().of(task.topology, tasks(ready(tmp_path))[2].workload, "icount").learned_from == 0
     for path in (tmp_path / "cache" / "costs").glob("*.json"):
         path.write_text("{")

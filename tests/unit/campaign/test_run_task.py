@@ -3,6 +3,7 @@
 import errno
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -11,18 +12,29 @@ import polars as pl
 import pytest
 
 from numalab.campaign import run_task as module
-from numalab.campaign.run_task import run_task
+from numalab.campaign.run_task import limits_of, run_task
 from numalab.campaign.task import Task
 from numalab.errors import GuestLost, HostError, LossCause, UserError, WorkloadFailed
 from numalab.guest.run import Outcome
+from numalab.guest.watch import Limits
 from numalab.results.manifest import RunStatus
 from numalab.results.reader import load_manifest
+from numalab.study.model import LimitsTable
 from support.fake_executor import ready, tasks
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
     return tasks(ready(tmp_path))[0]
+
+
+def test_limits_follow_the_host_where_the_study_leaves_the_default(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "slowness", lambda *, load: 3.0)
+    assert limits_of(task) == Limits(boot=360.0, silence=540.0, total=3600.0)
+    study = task.study.model_copy(update={"limits": LimitsTable(boot=5.0, run=60.0)})
+    assert limits_of(replace(task, study=study)) == Limits(boot=5.0, silence=540.0, total=60.0)
 
 
 def boot_that(error: Exception) -> Callable[..., Outcome]:
