@@ -2,7 +2,8 @@
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from pydantic import ValidationError
 from numalab.artifact.kinds import Kind, register_kind
 from numalab.campaign.build import BuiltStudy, Setting, build, choose_mode
 from numalab.campaign.execute import Failure, OnEvent, Schedule, TaskEvent, execute
+from numalab.campaign.resume import LOCK_PATIENCE
 from numalab.files import make_dir, read_regular, write_text
 from numalab.image.recipe import load_recipe
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.kernel_specs import KernelSpec
+from numalab.locks import locked
 from numalab.progress import Progress, no_progress
 from numalab.reach.counting import read_reach
 from numalab.reach.kernel_code_artifact import kernel_code
@@ -105,40 +108,59 @@ def measure_map(
 ) -> tuple[Failure, ...]:
     """Run the cells that a kernel's map lacks; return the failures.
 
-    An interrupted map keeps its finished cells. Raises what `build` and `execute` raise.
+    An interrupted map keeps its finished cells. Raises what `build` and `execute` raise, HostError
+    also where another numalab measures this map.
     """
     kernel = ensure_kernel(spec, on_progress=on_progress)
-    table = lines_of(spec, kernel, on_progress)
-    plan, folder = plan_map(spec, machines), map_folder(kernel)
-    finished = {(cell.topology, cell.workload) for cell in load_map(kernel)}
-    runs = [run for run in plan.runs if (run.topology, run.workload) not in finished]
-    if not runs:
-        return ()
-    plan = select(plan, runs)
-    builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
-    choice = choose_mode(mode, builds, Setting.connection, on_progress)
-    reach = ReachPlan("map", CodeChange.LINES, {kernel.digest: table})
+    with _held(kernel) as (folder, results):
+        table = lines_of(spec, kernel, on_progress)
+        plan = plan_map(spec, machines)
+        finished = {(cell.topology, cell.workload) for cell in load_map(kernel)}
+        runs = [run for run in plan.runs if (run.topology, run.workload) not in finished]
+        if not runs:
+            return ()
+        plan = select(plan, runs)
+        builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
+        choice = choose_mode(mode, builds, Setting.connection, on_progress)
+        reach = ReachPlan("map", CodeChange.LINES, {kernel.digest: table})
+        make_dir(results.path)
+        setting = replace(Setting(choice), allow_mismatch=True, reach=reach)
+        study = BuiltStudy(plan, builds, results, setting)
+
+        def collecting(schedule: Schedule) -> OnEvent:
+            on_event = on_schedule(schedule)
+
+            def collect(event: TaskEvent) -> None:
+                on_event(event)
+                if event.kind == "done":
+                    _collect(results, folder)
+
+            return collect
+
+        try:
+            return execute([study], jobs, collecting, deadline=deadline)
+        finally:
+            _collect(results, folder)
+
+
+@contextmanager
+def _held(kernel: BuiltKernel) -> Iterator[tuple[Path, Results]]:
+    """Hold the map of a kernel against other processes; gives its folder, and that of its runs.
+
+    Earlier runs are removed, and so are those of the caller. Raises HostError where another
+    numalab keeps the map, or a worker that it left its runs.
+    """
+    folder = map_folder(kernel)
     results = Results(folder / "runs")
-    shutil.rmtree(results.path, ignore_errors=True)
-    make_dir(results.path)
-    setting = replace(Setting(choice), allow_mismatch=True, reach=reach)
-    study = BuiltStudy(plan, builds, results, setting)
-
-    def collecting(schedule: Schedule) -> OnEvent:
-        on_event = on_schedule(schedule)
-
-        def collect(event: TaskEvent) -> None:
-            on_event(event)
-            if event.kind == "done":
-                _collect(results, folder)
-
-        return collect
-
-    try:
-        return execute([study], jobs, collecting, deadline=deadline)
-    finally:
-        _collect(results, folder)
-        shutil.rmtree(results.path, ignore_errors=True)
+    make_dir(folder)
+    with locked(folder, wait=False, patience=LOCK_PATIENCE):
+        if results.path.exists():
+            with locked(results.path, wait=False, patience=LOCK_PATIENCE):
+                shutil.rmtree(results.path, ignore_errors=True)
+        try:
+            yield folder, results
+        finally:
+            shutil.rmtree(results.path, ignore_errors=True)
 
 
 def _collect(results: Results, folder: Path) -> None:
