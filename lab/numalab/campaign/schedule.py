@@ -1,6 +1,7 @@
 """The schedule of runs: order, number at once, time, and selection for a budget."""
 
 import heapq
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,10 +9,10 @@ from numalab.campaign.build import BuiltStudy
 from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.task import Task, make_tasks
 from numalab.errors import UserError
-from numalab.host.read import available_mib
+from numalab.host.read import available_mib, read_host
 from numalab.limits.cgroup import usable_cpus
 from numalab.machine.model import Mode
-from numalab.placement.admission import free_places
+from numalab.placement.admission import free_places, guest_cpus
 from numalab.results.plan import BudgetRemark, Cell, PlannedRun
 from numalab.study.guest import measures_time
 from numalab.study.model import Study
@@ -96,10 +97,15 @@ def at_once(study: Study, mode: Mode, topologies: Iterable[Topology]) -> int:
 
 
 def capacity(jobs: int, tasks: Sequence[Task]) -> Capacity:
-    """Return what this host has for guests now. Emulated guests may share its CPUs."""
+    """Return what this host has for guests now. Emulated guests may share its CPUs.
+
+    Guests in mode kvm may also have isolated CPUs, on which this process does not run.
+    """
     cpus = usable_cpus()
     if all(task.mode != "kvm" for task in tasks):
         cpus = max(jobs, cpus)
+    else:
+        cpus += len(guest_cpus(read_host()) - os.sched_getaffinity(0))
     return Capacity(jobs, available_mib(), cpus)
 
 

@@ -62,7 +62,7 @@ def free_places(mode: Mode, vcpus: int) -> int:
     At least 1: a host that is too small is overcommitted, or refuses the guest.
     """
     host = read_host()
-    free = _usable(host) & set(host.cpu_ids) - cpus_in_use().cpus
+    free = guest_cpus(host) & set(host.cpu_ids) - cpus_in_use().cpus
     if mode != "kvm":
         return max(1, len({host.cpu_of[cpu].siblings for cpu in free}))
     return max(1, len(free) // host_cpus(mode, vcpus))
@@ -183,7 +183,7 @@ def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
 
 
 def _allowed(machine: Machine, host: Host) -> frozenset[int]:
-    allowed = _usable(host)
+    allowed = guest_cpus(host)
     wrong = set(machine.host_cpus) - allowed
     if wrong:
         raise UserError(
@@ -194,8 +194,8 @@ def _allowed(machine: Machine, host: Host) -> frozenset[int]:
     return frozenset(machine.host_cpus or allowed)
 
 
-def _usable(host: Host) -> frozenset[int]:
-    """Return the host CPUs that a guest may be pinned to.
+def guest_cpus(host: Host) -> frozenset[int]:
+    """Return the CPUs of this host that a guest may be pinned to.
 
     The kernel starts all processes outside isolated CPUs (isolcpus=), which are there to be pinned
     to. So they count as well, unless this process was restricted further (taskset), and as far as

@@ -17,7 +17,7 @@ from numalab.campaign.build import BuiltStudy
 from numalab.campaign.execute import Schedule, TaskEvent, execute, run_tasks
 from numalab.campaign.executors.processes import Finished, News, Phase, Workers
 from numalab.campaign.executors.worker import _Ending, _serve, _watch
-from numalab.campaign.schedule import Capacity, default_jobs, longest_first, makespan
+from numalab.campaign.schedule import Capacity, capacity, default_jobs, longest_first, makespan
 from numalab.campaign.task import Ended, Task
 from numalab.errors import HostError, UserError
 from numalab.files import read_json
@@ -111,6 +111,20 @@ def test_what_fits_beside_each_other(tmp_path: Path) -> None:
     assert kvm.cpus == 9  # one for QEMU's own threads
     assert Capacity(2, 1 << 30, 18).fits(kvm, [kvm])
     assert not Capacity(2, 1 << 30, 17).fits(kvm, [kvm])
+
+
+def test_guests_under_kvm_may_have_isolated_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`isolcpus=2-31`: this process runs on CPUs 0 and 1."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("numalab.campaign.schedule.usable_cpus", lambda: 2)
+    monkeypatch.setattr("numalab.campaign.schedule.guest_cpus", lambda _: frozenset(range(32)))
+    task = tasks(ready(tmp_path))[0]
+    choice = replace(task.setting.choice, mode="kvm")
+    kvm = replace(task, setting=replace(task.setting, choice=choice))
+    assert capacity(3, [kvm]).cpus == 32
+    assert capacity(3, [task]).cpus == 3
 
 
 def test_how_many_at_once_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The planner: one-to-one where the host is large enough, even where it is not."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -302,6 +303,20 @@ def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
     assert value["timing"] is True and value["most_on_one"] == 1
     done = invoke(place.command, *words[:-1])
     assert "one-to-one: distorts nothing" in done.stdout
+
+
+def test_the_command_uses_the_cpus_of_this_host_that_a_guest_gets() -> None:
+    own = os.sched_getaffinity(0)
+    first, *rest = sorted(own)
+    os.sched_setaffinity(0, {first})
+    try:
+        value = json.loads(invoke(place.command, "ring-2", "--json").stdout)
+        assert {*value["vcpus"], *value["emulator"]} == {first}
+        if rest:
+            with pytest.raises(UserError, match=rf"--cpus: host CPUs {rest[0]} are not among"):
+                invoke(place.command, "ring-2", "--cpus", str(rest[0]))
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from numalab.cli import options
 from numalab.cli.output import emit
 from numalab.cpulist import format_cpulist, parse_cpulist
 from numalab.errors import UserError
+from numalab.host.facts import Host
 from numalab.host.read import read_host, read_host_file
 from numalab.machine.model import MODES, Mode
+from numalab.placement.admission import guest_cpus
 from numalab.placement.planner import Placement, plan
 from numalab.topology.load import load_topology
 from numalab.topology.topology import Topology
@@ -34,10 +36,23 @@ def command(
     machine = load_topology(topology)
     facts = read_host_file(host) if host else read_host()
     usable = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
+    if host is None:
+        usable = _of_this_host(facts, usable)
     vcpu_cpus, host_nodes = options.by_hand(machine, pin, nodes)
     with options.named_placement():
         made = plan(machine, facts, _mode(mode), usable, pinned=vcpu_cpus, nodes=host_nodes)
     emit(made, as_json, Group(_table(machine, made), "", _text(made)))
+
+
+def _of_this_host(host: Host, asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the CPUs that a guest would get here. Raises UserError, as its start does."""
+    own = guest_cpus(host)
+    if asked is None:
+        return tuple(sorted(own))
+    if wrong := sorted(set(asked) & set(host.cpu_ids) - own):
+        reason = f"host CPUs {format_cpulist(wrong)} are not among those this process may use"
+        raise UserError(reason, key="--cpus", choices=map(str, sorted(own)))
+    return asked
 
 
 def _mode(text: str) -> Mode:
