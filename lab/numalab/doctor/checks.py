@@ -237,7 +237,11 @@ def check_program(program: str, package: str, option: str, use: str) -> Check:
         path = find_program(program, package)
         completed = run([path, option], timeout=20, check=False)
         lines = (completed.stdout.strip() or completed.stderr.strip()).splitlines()
-        return lines[0].strip() if lines else str(path)
+        line = lines[0].strip() if lines else str(path)
+        # 126 and 127 are a loader's or a shell's; some programs print a version and exit with 255.
+        if completed.returncode < 0 or completed.returncode in (126, 127):
+            raise HostError(f"it does not start: {line}")
+        return line
 
     check = _checked(miss, version)
     return check if check.ok else replace(check, found=f"{check.found} ({use})")

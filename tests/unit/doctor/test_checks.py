@@ -52,6 +52,26 @@ def test_a_missing_program_has_a_command_that_installs_it(monkeypatch: pytest.Mo
     disconnect_all()
 
 
+@pytest.mark.parametrize(
+    ("script", "ok"),
+    [
+        ("echo 3.1", True),
+        ("echo 3.1; exit 255", True),  # trace-cmd -V
+        ("echo 'libtracefs.so.1: cannot open shared object file' >&2; exit 127", False),
+        ("kill -SEGV $$", False),
+    ],
+)
+def test_a_program_that_does_not_start_is_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, *, ok: bool
+) -> None:
+    program = tmp_path / "trace-cmd"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    check = checks.check_program("trace-cmd", "trace-cmd", "-V", "records")
+    assert (check.ok, check.found.startswith("it does not start: ")) == (ok, not ok)
+
+
 def test_the_hint_for_a_device_follows_its_group_and_mode(tmp_path: Path) -> None:
     device = tmp_path / "kvm"
     device.touch()
