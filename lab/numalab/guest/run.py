@@ -303,6 +303,21 @@ class _Stopwatch:
         self._last = time.monotonic()
 
 
+def _nothing_to_read(machine: Machine, job: Job, run_dir: RunDir, end: End) -> str:
+    """Return why a lost guest left no trace memory, or none that has to be read; else nothing."""
+    if not job.events:
+        return "nothing was being recorded"
+    if trace_region(machine.topology, machine.trace_memory_mib) is None:
+        return "its trace was in the guest's own memory, which is lost with its kernel"
+    if "workload" not in end.phase_began:
+        return "the guest was lost before the recording began"
+    if run_dir.trace.exists():
+        return "its trace had been written already"
+    if machine.pages == "anonymous":
+        return "its trace was in anonymous memory, which ended with QEMU"
+    return "" if run_dir.trace_memory.exists() else "its trace memory could not be kept"
+
+
 def rescue_trace(
     hypervisor: Hypervisor,
     machine: Machine,
@@ -318,13 +333,9 @@ def rescue_trace(
     goes to `run_dir.trace`.
     """
     region = trace_region(machine.topology, machine.trace_memory_mib)
-    if not job.events or region is None:
-        own = "its trace was in the guest's own memory, which is lost with its kernel"
-        return Rescue(note=own if job.events else "nothing was being recorded")
-    if "workload" not in end.phase_began:
-        return Rescue(note="the guest was lost before the recording began")
-    if run_dir.trace.exists():
-        return Rescue(note="its trace had been written already")
+    if why := _nothing_to_read(machine, job, run_dir, end):
+        return Rescue(note=why)
+    assert region is not None
     rescue_dir = run_dir.rescue
     # Not tcg, in which a kernel may measure its clock wrongly (see cmdline.py).
     mode: Mode = "kvm" if machine.mode == "kvm" else "icount"

@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from numalab.errors import HostError
 from numalab.guest import start
+from numalab.guest.follow import End
+from numalab.guest.run import rescue_trace
 from numalab.guest.start import PreparedGuest, prepare, started
 from numalab.machine.memory import HeldMemory, Region
-from numalab.machine.model import NVDIMM_ALIGNMENT, Job, Machine
+from numalab.machine.model import NVDIMM_ALIGNMENT, Job, Machine, PageKind
 from numalab.placement.planner import Placement
 from numalab.qemu.collect import read_job_disk
 from numalab.qemu.hypervisor import Hypervisor
@@ -260,3 +263,19 @@ def test_anonymous_memory_is_found_by_its_addresses(machine: Machine, calls: lis
         sizes = [node.memory_mib << 20 for node in machine.topology.nodes]
         assert memory.ranges[0] == (0x7F0000000000, sizes[0])
         assert memory.ranges[1] == (0x7F0000000000 + sizes[0], sizes[1])
+
+
+@pytest.mark.parametrize(
+    ("pages", "note"),
+    [
+        ("anonymous", "its trace was in anonymous memory, which ended with QEMU"),
+        ("memfd", "its trace memory could not be kept"),
+    ],
+)
+def test_trace_memory_that_was_not_kept_is_not_read(
+    machine: Machine, tmp_path: Path, pages: PageKind, note: str
+) -> None:
+    lost = cast(End, SimpleNamespace(phase_began={"boot": 1.0, "workload": 2.0}))
+    guest = replace(machine, pages=pages)
+    rescue = rescue_trace(cast(Hypervisor, None), guest, JOB, RunDir(tmp_path / "run"), lost)
+    assert rescue.note == note
