@@ -212,7 +212,7 @@ def cache_dir(*parts: str) -> Path:
 
 def _cache() -> Path:
     if base := os.environ.get("NUMALAB_CACHE"):
-        return Path(base)
+        return Path(base).absolute()  # libvirt takes no other path
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if caches.is_absolute():  # any other is to be ignored (XDG Base Directory Specification)
         return caches / "numalab"

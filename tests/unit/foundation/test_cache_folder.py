@@ -227,6 +227,14 @@ def test_a_folder_of_another_user_in_the_cache_is_refused(cache: Path) -> None:
         cache_dir("kernels", "below")
 
 
+def test_a_relative_cache_is_below_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMALAB_CACHE", "mine")
+    assert cache_dir("kernels") == tmp_path / "mine" / "kernels"
+
+
 def test_a_user_without_home_is_told_to_name_a_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
