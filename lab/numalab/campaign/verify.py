@@ -102,7 +102,10 @@ def verify(
         repeated = Results(output or scratch / "results")  # which has a lock of its own
         make_dir(repeated.path)
         mode = chosen[0].manifest.mode
-        study = build_study(plan, repeated, mode, connection=connection, on_progress=on_progress)
+        study = build_study(
+            plan, repeated, mode, connection=connection, on_progress=on_progress,
+            allow_mismatch=any(run.manifest.topology_differences for run in chosen),
+        )  # fmt: skip
         failures = execute([study], jobs, on_schedule, run=run)
         errors = {failure.ended.run: failure.ended.error for failure in failures}
         repetitions = load_study(repeated)[1] if repeated.exist else ()

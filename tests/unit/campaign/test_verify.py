@@ -4,7 +4,7 @@ import io
 import re
 import tarfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -101,6 +101,23 @@ def test_a_run_that_cannot_be_done_again(
     assert (rerun.identical, rerun.error) == (False, "it was not done again")
     with pytest.raises(UserError, match=r"--run: no run 'x' \(valid: ring-2_few_before_1"):
         again(study, "x")
+
+
+@pytest.mark.parametrize("differences", [[], ["node 1 has no memory"]])
+def test_runs_whose_machine_was_another_are_done_again(
+    study: BuiltStudy, monkeypatch: pytest.MonkeyPatch, differences: list[str]
+) -> None:
+    allowed: list[bool] = []
+
+    def note(studies: Sequence[BuiltStudy], *_words: object, **_more: object) -> tuple[()]:
+        allowed.extend(built.setting.allow_mismatch for built in studies)
+        return ()
+
+    record = study.results.run("ring-2_few_after_1").manifest
+    write_json(record, {**read_json(record), "topology_differences": differences})
+    monkeypatch.setattr("numalab.campaign.verify.execute", note)
+    again(study)
+    assert allowed == [bool(differences)]
 
 
 def test_results_survive_the_way(study: BuiltStudy, tmp_path: Path) -> None:
