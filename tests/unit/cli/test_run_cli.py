@@ -138,6 +138,15 @@ def test_where_no_run_finished_each_is_told_and_ci_reads_errors(lab: Lab, tmp_pa
     assert "0 of 6 runs finished" in done.stdout
 
 
+def test_artifacts_in_place_of_results_are_refused_before_anything_is_built(lab: Lab) -> None:
+    lab.broken = True
+    out = lab.home / "out"
+    for words in ((lab.home / "reports",), (out, "--output", out / STUDY)):
+        with pytest.raises(UserError, match="is, holds or lies in a folder of results"):
+            run(STUDY, "--artifacts", *words)
+    assert lab.results() == []
+
+
 def test_ci_reads_why_a_study_could_not_begin(lab: Lab, tmp_path: Path) -> None:
     lab.broken = True
     junit, kept = tmp_path / "junit.xml", tmp_path / "kept"

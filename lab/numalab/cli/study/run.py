@@ -26,7 +26,12 @@ from numalab.files import make_dir, write_text
 from numalab.machine.model import PageKind
 from numalab.places import project_dir
 from numalab.qemu.hypervisor import EMBED, connect
-from numalab.report.build.artifacts import announce, write_artifacts, write_failure
+from numalab.report.build.artifacts import (
+    announce,
+    check_artifacts,
+    write_artifacts,
+    write_failure,
+)
 from numalab.report.build.publish import publish, publish_overview
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
@@ -129,6 +134,9 @@ def command(
     built, said = [], ""
     for plan in plans:
         results = _results(plan, output, several=len(plans) > 1, resume=resume)
+        if artifacts is not None:
+            with _gone_if_empty(results.path):
+                check_artifacts(artifacts, [plan.name for plan in plans], results)
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
         with (
             _told_to_ci(plan.name, junit_file, artifacts),

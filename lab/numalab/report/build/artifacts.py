@@ -2,11 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from numalab.errors import LabError
-from numalab.files import make_dir, write_text
+from numalab.errors import LabError, UserError
+from numalab.files import make_dir, reading, write_text
 from numalab.report.document import StudyResults
 from numalab.report.formats.annotations import (
     Problem,
@@ -20,6 +21,43 @@ from numalab.report.formats.markdown import MOST_CHARACTERS, escaped, markdown
 from numalab.results.layout import Results
 
 MOST_LINES = 20  # problems that a summary names
+_KEPT = ("index.html", "changelog.txt", "report.json", "picture.png")  # of a report
+
+
+def check_artifacts(folder: Path, names: Iterable[str], results: Results) -> None:
+    """Check that the folders of some studies, whose files are replaced, hold nothing else.
+
+    Raises UserError for one that holds results or lies in `results` or others, and for other files.
+    """
+    own = Path(os.path.realpath(results.path))
+    for target in (folder / name for name in names):
+        place = Path(os.path.realpath(target))
+        stored = any(Results(path).exist for path in (place, *place.parents))
+        if stored or place in (own, *own.parents) or own in place.parents:
+            reason = "is, holds or lies in a folder of results; name another folder"
+            raise UserError(reason, file=target, key="--artifacts")
+        with reading(target):
+            foreign = next(_foreign(target), None) if os.path.lexists(target) else None
+        if foreign is not None:
+            reason = "is not from an earlier --artifacts; name another folder"
+            raise UserError(reason, file=foreign, key="--artifacts")
+
+
+def _foreign(target: Path) -> Iterator[Path]:
+    """Yield what numalab did not put into the folder of a study."""
+    cells = target / "cells"
+    folders = {target, cells, *cells.glob("*")}
+    kept = set(_kept(target))
+    for path in (target, *target.rglob("*")):
+        plain_folder = path in folders and path.is_dir() and not path.is_symlink()
+        if not plain_folder and path not in kept:
+            yield path
+
+
+def _kept(folder: Path) -> Iterator[Path]:
+    """Yield the files of a report that are in a folder of results, or in a copy of it."""
+    for place in (folder, *sorted(folder.glob("cells/*"))):
+        yield from (place / name for name in _KEPT if (place / name).is_file())
 
 
 def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResults]]) -> None:
@@ -69,15 +107,16 @@ def summary(studies: Sequence[StudyResults]) -> str:
 
 
 def _copy(results: Results, target: Path) -> None:
-    """Copy the report's files; recordings stay where they are."""
-    shutil.rmtree(target, ignore_errors=True)
-    make_dir(target)
-    for path in (results.html, results.changelog, results.document, results.picture):
-        if path.exists():
-            shutil.copy2(path, target / path.name)
-    cells = results.cell("x").path.parent
-    if cells.is_dir():
-        shutil.copytree(cells, target / cells.name)
+    """Copy the report's files in place of earlier ones; recordings stay where they are."""
+    for old in list(_kept(target)):
+        old.unlink()
+    for file in _kept(results.path):
+        copy = target / file.relative_to(results.path)
+        make_dir(copy.parent)
+        shutil.copy2(file, copy)
+    for folder in (*target.glob("cells/*"), target / "cells"):
+        with suppress(OSError):  # not empty
+            folder.rmdir()
 
 
 def announce(studies: Sequence[StudyResults]) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from numalab.report.build.artifacts import announce, write_artifacts
+from numalab.errors import UserError
+from numalab.report.build.artifacts import announce, check_artifacts, write_artifacts
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.document import StudyResults, UnreportedCell
 from numalab.report.formats.annotations import (
@@ -100,6 +101,7 @@ def test_one_folder_holds_it_all(tmp_path: Path) -> None:
         "none": (Results(tmp_path / "none"), none_finished()),
     }
     for _ in range(2):
+        check_artifacts(folder, studies, results)
         write_artifacts(folder, studies)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert names == {
@@ -111,6 +113,39 @@ def test_one_folder_holds_it_all(tmp_path: Path) -> None:
         "bugs/cells/ring-4_hogs/index.html",
     }
     assert (folder / "summary.md").read_text().startswith("**3 problems**\n\n- run before-s1 lost")
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [
+        (".", "results/old/runs/x/manifest.json"),
+        (".", "elsewhere"),
+        ("results/new", "elsewhere"),
+        ("old", "old/plan.json"),
+        ("kept", "kept/results/notes.txt"),
+        ("kept", "kept/results/cells/ring-4_hogs/index.html/mine"),
+        ("kept", "kept/results"),
+    ],
+)
+def test_results_and_files_of_the_user_are_no_earlier_artifacts(
+    folder: str, file: str, tmp_path: Path
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    results = Results(tmp_path / "results" / "new")
+    with pytest.raises(UserError, match=r"--artifacts: is.*; name another folder"):
+        check_artifacts(tmp_path / folder, ["results"], results)
+    assert path.exists()
+
+
+def test_artifacts_replace_only_files_of_earlier_ones(tmp_path: Path) -> None:
+    mine, old = (tmp_path / "bugs" / name for name in ("notes.txt", "cells/gone/index.html"))
+    old.parent.mkdir(parents=True)
+    mine.touch()
+    old.touch()
+    write_artifacts(tmp_path, {"bugs": (Results(tmp_path / "results"), broken())})
+    assert mine.exists() and not old.parent.exists()
 
 
 def test_github_is_told_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
