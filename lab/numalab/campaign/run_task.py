@@ -26,10 +26,8 @@ from numalab.machine.model import DETERMINISTIC, Job, Machine
 from numalab.plugins import explain_fault
 from numalab.reach.counting import counting
 from numalab.results.manifest import (
-    CacheFacts,
     HostFacts,
     Manifest,
-    MemoryFacts,
     RunStatus,
     Versions,
 )
@@ -37,9 +35,6 @@ from numalab.results.run_files import RunFiles
 from numalab.results.stored import UNFINISHED
 from numalab.scheduler.in_guest import explain_end, parse_record
 from numalab.study.guest import guest_of
-from numalab.topology.memory.timing import memory_model
-from numalab.topology.predict.firmware import as_guest_numbers
-from numalab.topology.topology import Topology
 from numalab.workload.metric_parsers import explain_failure
 
 OnPhase = Callable[[str], None]
@@ -260,28 +255,8 @@ def describe_start(task: Task, machine: Machine) -> Manifest:
     if machine.mode in DETERMINISTIC:
         record = record.but(icount_shift=machine.shift)
     if machine.mode == "timed":
-        record = record.but(quantum_ns=machine.turn_ns, memory=describe_memory(task.topology))
+        record = record.but(quantum_ns=machine.turn_ns)
     return record
-
-
-def describe_memory(topology: Topology) -> MemoryFacts:
-    """Describe the memory of a machine as it is simulated."""
-    model, nodes = memory_model(as_guest_numbers(topology)), range(len(topology.nodes))
-    l1, l2, llc = (
-        CacheFacts.model_validate(cache, from_attributes=True)
-        for cache in (model.l1, model.l2, model.llc)
-    )
-    return MemoryFacts(
-        latency_ns=model.latency_ns,
-        bandwidth_mb_s=tuple(
-            tuple(round(model.bandwidth_mb_s(a, b), 1) for b in nodes) for a in nodes
-        ),
-        interrupt_ns=model.interrupt_ns,
-        l1=l1,
-        l2=l2,
-        llc=llc,
-        llc_groups=len(set(model.groups)),
-    )
 
 
 def describe_host() -> HostFacts:

@@ -16,10 +16,12 @@ from numalab.placement.admission import host_cpus
 from numalab.reach.line_table import LineTable
 from numalab.results.layout import Results
 from numalab.results.manifest import (
+    CacheFacts,
     EmulatorFacts,
     ImageFacts,
     KernelFacts,
     Manifest,
+    MemoryFacts,
     SchedulerFacts,
     WorkloadFacts,
 )
@@ -30,6 +32,8 @@ from numalab.study.guest import guest_of, tunables_of
 from numalab.study.model import Study
 from numalab.study.plan import Plan
 from numalab.topology.load import topology_to_dict
+from numalab.topology.memory.timing import memory_model
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.workload import BoundWorkload
 
@@ -206,8 +210,30 @@ def describe_inputs(plan: Plan, run: PlannedRun, builds: Builds, choice: Choice)
         ),
         image=ImageFacts(name=image.name, digest=image.digest, packages=image.packages),
     )
+    if choice.mode == "timed":
+        manifest = manifest.but(memory=describe_memory(topology))
     scheduler = builds.schedulers.get(run.variant)
     return manifest.but(scheduler=describe_scheduler(scheduler)) if scheduler else manifest
+
+
+def describe_memory(topology: Topology) -> MemoryFacts:
+    """Describe the memory of a machine as it is simulated."""
+    model, nodes = memory_model(as_guest_numbers(topology)), range(len(topology.nodes))
+    l1, l2, llc = (
+        CacheFacts.model_validate(cache, from_attributes=True)
+        for cache in (model.l1, model.l2, model.llc)
+    )
+    return MemoryFacts(
+        latency_ns=model.latency_ns,
+        bandwidth_mb_s=tuple(
+            tuple(round(model.bandwidth_mb_s(a, b), 1) for b in nodes) for a in nodes
+        ),
+        interrupt_ns=model.interrupt_ns,
+        l1=l1,
+        l2=l2,
+        llc=llc,
+        llc_groups=len(set(model.groups)),
+    )
 
 
 def describe_scheduler(scheduler: SchedulerInGuest) -> SchedulerFacts:

@@ -7,12 +7,13 @@ same variant in the other. Any other difference is named, and makes the runs not
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from numalab.machine.model import DETERMINISTIC
 from numalab.measure import Direction, MeasureKind
 from numalab.results.layout import Results
-from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
+from numalab.results.manifest import EXECUTION, NONE, UNKNOWN, Manifest, RunStatus
 from numalab.results.reader import StoredRun, load_runs
 from numalab.results.status import RunState, State, read_progress
 from numalab.statistics.comparison import Comparison, Outcome, compare_table, not_comparable
@@ -29,14 +30,11 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "programs": lambda run: run.workload.files,
     "tasks": lambda run: run.workload.tasks,
     "allowed CPUs": lambda run: run.workload.allowed_cpus,
-    "scheduler": lambda run: run.scheduler and run.scheduler.model_dump(),
+    "scheduler": lambda run: run.scheduler.model_dump() if run.scheduler else NONE,
     "image": lambda run: run.image.digest[:12],
     "pages": lambda run: run.pages,
     "QEMU": lambda run: None if run.versions.qemu == UNKNOWN else run.versions.qemu,
-    "emulator": lambda run: run.emulator and run.emulator.sha256[:12],
-    "memory model": lambda run: run.memory and run.memory.model_dump(),
-    "quantum": lambda run: run.quantum_ns,
-    "time of an instruction": lambda run: run.icount_shift,
+    **{name: partial(Manifest.execution, key=key) for key, name in EXECUTION.items()},
 }
 # Inputs that must also be the same for measures of time, unless time is virtual.
 _HOST: Mapping[str, Callable[[Manifest], Any]] = {
@@ -269,7 +267,7 @@ def _differences(
 def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
     """Return the values of an input if two sides differ, or one side has several values.
 
-    None is a value that a run could not read; it differs from nothing."""
+    None is a value that a run could not read or did not store; it differs from nothing."""
     sides = [
         sorted({json.dumps(value, sort_keys=True) for value in side if value is not None})
         for side in (old, new)

@@ -1,6 +1,6 @@
 """manifest.json: everything that went into a run, and how it came out."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -15,8 +15,17 @@ from numalab.results.stored import FORMAT, Count, Integer, PlainName, Seconds, S
 from numalab.source.series import SeriesInfo
 
 # Runs that differ in one of these cannot stand beside each other as repetitions.
-IDENTITY = ("kernel", "scheduler", "image", "mode", "workload", "machine", "tunables")
+IDENTITY = ("kernel", "scheduler", "image", "mode", "workload", "machine", "tunables", "pages")
+VARIED = ("kernel", "scheduler", "tunables")  # by the variants of a study
+# The same for how they were executed, with names for messages.
+EXECUTION: Mapping[str, str] = {
+    "emulator": "emulator",
+    "memory": "memory model",
+    "quantum_ns": "quantum",
+    "icount_shift": "time of an instruction",
+}
 UNKNOWN = "unknown"
+NONE = "none"  # of an input that a run can be without
 
 
 class RunStatus(StrEnum):
@@ -241,10 +250,27 @@ class Manifest(Stored):
         """Return it with more known of the run, or for another run of the same inputs."""
         return self.model_copy(update=changes)
 
-    def differs_from(self, other: "Manifest") -> str:
-        """Name an input in which two runs differ that are to be repetitions; empty for none."""
+    def execution(self, key: str) -> Any:
+        """Return an input of `EXECUTION`; None where an older numalab did not store it."""
+        if key not in self.model_fields_set:
+            return None
+        value = getattr(self, key)
+        if isinstance(value, EmulatorFacts):
+            return value.sha256[:12]
+        plain = value.model_dump() if isinstance(value, Stored) else value
+        return NONE if plain is None else plain
+
+    def differs_from(self, other: "Manifest", but: Collection[str] = ()) -> str:
+        """Name an input, not of `but`, in which two runs differ; empty for none.
+
+        What one of them did not store differs from nothing.
+        """
         pairs = ((key, getattr(self, key), getattr(other, key)) for key in IDENTITY)
-        return next((key for key, mine, theirs in pairs if mine != theirs), "")
+        inputs = [(key, mine, theirs) for key, mine, theirs in pairs if key not in but]
+        for key, name in EXECUTION.items():
+            mine, theirs = self.execution(key), other.execution(key)
+            inputs += [(name, mine, theirs)] * (mine is not None and theirs is not None)
+        return next((name for name, mine, theirs in inputs if mine != theirs), "")
 
     def table(self) -> Mapping[str, Any]:
         """Return what is known of the run as the plain values of its file."""

@@ -9,8 +9,8 @@ import pytest
 
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.measure import describe_recording
-from numalab.campaign.run_task import describe_host, describe_memory
-from numalab.campaign.task import describe_inputs
+from numalab.campaign.run_task import describe_host
+from numalab.campaign.task import describe_inputs, describe_memory
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded
 from numalab.guest.kvm import Choice
@@ -61,6 +61,10 @@ def test_of_mode_timed_it_says_what_times_are_made_of(study: BuiltStudy) -> None
         f"asked for; quantum of {table.quantum_ns / 1000:g} us,"
         " a vCPU executes 250 million instructions a second"
     )
+    topology = study.plan.topologies[study.plan.runs[0].topology]
+    assert inputs.memory == describe_memory(topology)
+    changed = inputs.memory.model_copy(update={"llc_groups": 99})
+    assert inputs.differs_from(inputs.but(memory=changed)) == "memory model"
 
 
 def test_slow_motion_is_told_with_what_it_comes_to(study: BuiltStudy) -> None:

@@ -20,6 +20,16 @@ from support.unfinished_results import copy_with_cells, leave, planned_runs
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 BEFORE, AFTER = "ring-4_bound-hogs_before", "ring-4_bound-hogs_after"
 Json = dict[str, Any]
+SCHEDULER = {"name": "simple", "origin": "kernel", "version": "", "arguments": [], "files": {}}
+EMULATOR = {
+    "name": "qemu",
+    "version": "10",
+    "source": "qemu=10",
+    "series": {"name": "x", "digest": "d", "patches": []},
+    "compiler": "gcc",
+    "digest": "d",
+    "sha256": "e" * 64,
+}
 
 
 @pytest.fixture
@@ -129,6 +139,8 @@ def test_another_kernel_is_what_is_compared(other: Path) -> None:
         ("allowed CPUs", lambda run: run["workload"].update(allowed_cpus=[1])),
         ("image", lambda run: run["image"].update(digest="0123456789abcdef")),
         ("QEMU", lambda run: run["versions"].update(qemu="99.0")),
+        ("scheduler", lambda run: run.update(scheduler=SCHEDULER)),
+        ("emulator", lambda run: run.update(emulator=EMULATOR)),
     ],
 )
 def test_anything_else_that_differs_is_named(
@@ -142,6 +154,12 @@ def test_anything_else_that_differs_is_named(
     assert done.exit_code == 1
     assert f"  {name}: " in done.stdout
     assert numalab(EXAMPLE, other).exit_code == 0
+
+
+def test_what_a_result_is_without_is_told(other: Path) -> None:
+    edit_runs(other, lambda run: run.update(scheduler=SCHEDULER))
+    (text,) = cells(other)[AFTER].differs
+    assert text.startswith("scheduler: none, then {")
 
 
 def test_one_run_that_differs_is_enough(other: Path) -> None:

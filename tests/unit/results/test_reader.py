@@ -16,7 +16,7 @@ from numalab.errors import UserError
 from numalab.locks import locked
 from numalab.places import project_dir
 from numalab.results.layout import Results
-from numalab.results.manifest import Manifest, RunStatus
+from numalab.results.manifest import EXECUTION, VARIED, Manifest, RunStatus
 from numalab.results.plan import (
     BudgetRemark,
     Cell,
@@ -35,6 +35,7 @@ from numalab.results.reader import (
     load_plan,
     load_run,
     load_runs,
+    load_study,
     load_timeline,
 )
 from numalab.results.status import read_progress
@@ -124,6 +125,17 @@ def test_which_input_differs() -> None:
     run = stored_manifest()
     assert run.differs_from(run.but(seed=2, run="other")) == ""
     assert run.differs_from(run.but(tunables={"kernel.numa_balancing": 0})) == "tunables"
+    assert run.differs_from(run.but(tunables={"kernel.numa_balancing": 0}), but=VARIED) == ""
+    assert run.differs_from(run.but(pages="2M")) == "pages"
+
+
+@pytest.mark.parametrize("key", EXECUTION)
+def test_what_an_older_numalab_did_not_store_differs_from_nothing(key: str) -> None:
+    timed = load_study(Results(EXAMPLES[0].with_name("what-balancing-gains")))[1][0].manifest
+    stored = {name: value for name, value in timed.table().items() if name != key}
+    older = Manifest.model_validate_json(json.dumps(stored))
+    assert older.differs_from(timed) == timed.differs_from(older) == ""
+    assert timed.differs_from(timed.but(**{key: None})) == EXECUTION[key]
 
 
 def test_the_name_of_a_run_is_made_of_its_cell() -> None:

@@ -23,7 +23,7 @@ from numalab.report.formatting import printable
 from numalab.report.modes import RunMode
 from numalab.report.timeline import Timeline, timeline_of
 from numalab.results.layout import Results
-from numalab.results.manifest import RunStatus
+from numalab.results.manifest import UNKNOWN, VARIED, RunStatus
 from numalab.results.plan import Cell, StoredPlan, texts
 from numalab.results.reader import (
     StoredRun,
@@ -131,8 +131,12 @@ def _reach(folders: Iterable[tuple[Cell, RunDir]], hunted: PatchReach | None) ->
 
 
 def _check(study: Study, stored: Sequence[StoredRun]) -> None:
-    """Raise UserError for a run of a variant that the study lacks, and for no repetition."""
+    """Raise UserError for a run of a variant that the study lacks, and for no repetition.
+
+    The runs of all variants of a cell differ in nothing but what a variant varies.
+    """
     first: dict[tuple[Cell, str], StoredRun] = {}
+    of_cell: dict[Cell, StoredRun] = {}
     for run in stored:
         variant = run.manifest.variant
         if variant not in study.variants:
@@ -141,6 +145,10 @@ def _check(study: Study, stored: Sequence[StoredRun]) -> None:
             like = first.setdefault((run.cell, variant), run)
             if key := run.manifest.differs_from(like.manifest):
                 reason = f"{run.id} was made with another {key} than {like.id}: no repetition"
+                raise UserError(reason, file=run.file)
+            like = of_cell.setdefault(run.cell, run)
+            if key := run.manifest.differs_from(like.manifest, but=VARIED):
+                reason = f"{run.id} was made with another {key} than {like.id}: not comparable"
                 raise UserError(reason, file=run.file)
 
 
@@ -182,7 +190,7 @@ def _gather(
         created=first.started,
         commands=(_command(plan, first.mode),),
         topology=topology,
-        remarks=(numbers,) if (numbers := describe_numbers(stored)) else (),
+        remarks=tuple(filter(None, (describe_numbers(stored), _emulators(runs)))),
         variants=tuple(_variant(name, runs) for name in variants),
         measures=infos,
         key_measures=keys,
@@ -194,6 +202,12 @@ def _gather(
         findings=tuple(_findings(whole)),
         cell=str(cell),
     )
+
+
+def _emulators(runs: Sequence[StoredRun]) -> str:
+    """Say that runs of a cell had several versions of QEMU; empty for one."""
+    versions = sorted({run.manifest.versions.qemu for run in runs} - {UNKNOWN})
+    return f"the runs had QEMU {' and '.join(versions)}" if len(versions) > 1 else ""
 
 
 def _command(plan: StoredPlan, mode: str = "") -> str:

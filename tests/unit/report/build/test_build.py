@@ -4,6 +4,7 @@ import json
 import shutil
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,10 +144,43 @@ def test_no_results(tmp_path: Path) -> None:
         gather(Results(tmp_path))
 
 
+def change(copied: Results, runs: str, key: str, value: Any) -> None:
+    for path in copied.path.glob(f"runs/{runs}/manifest.json"):
+        manifest = json.loads(path.read_text("utf-8"))
+        old = manifest.get(key)
+        manifest[key] = old | value if isinstance(old, dict) else value
+        path.write_text(json.dumps(manifest), "utf-8")
+
+
 def test_runs_of_different_inputs_are_no_repetitions(copied: Results) -> None:
-    path = copied.path / "runs" / "ring-4_bound-hogs_after_2" / "manifest.json"
-    manifest = json.loads(path.read_text("utf-8"))
-    manifest["kernel"]["release"] = "6.1.1"
-    path.write_text(json.dumps(manifest), "utf-8")
+    change(copied, "*_after_2", "kernel", {"release": "6.1.1"})
     with pytest.raises(UserError, match=r"after_2 was made with another kernel than .*after_1"):
         gather(copied)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        ("icount_shift", 9, "time of an instruction"),
+        ("quantum_ns", 1, ""),  # which the other variant did not store
+        ("pages", "2M", "pages"),
+        ("mode", "tcg", "mode"),
+        ("image", {"digest": "f" * 64}, "image"),
+        ("tunables", {"kernel.numa_balancing": 0}, ""),
+    ],
+)
+def test_runs_that_differ_in_more_than_the_variant_are_not_compared(
+    copied: Results, key: str, value: Any, name: str
+) -> None:
+    change(copied, "*_after_*", key, value)
+    if not name:
+        assert gather(copied).reports
+        return
+    why = rf"after_1 was made with another {name} than .*_before_1: not comparable"
+    with pytest.raises(UserError, match=why):
+        gather(copied)
+
+
+def test_runs_of_several_qemus_are_told(copied: Results) -> None:
+    change(copied, "*_after_*", "versions", {"qemu": "99.0"})
+    assert gather(copied).reports[0].remarks[-1].endswith(" and 99.0")
