@@ -204,6 +204,11 @@ class CellReport:
         """The planned runs without a result."""
         return tuple(run for run in self.runs if not run.ok)
 
+    @property
+    def has_baseline(self) -> bool:
+        """Whether a run of the first variant finished, with which the others are compared."""
+        return any(run.ok and run.variant == self.variants[0].name for run in self.runs)
+
     @cached_property
     def compared(self) -> tuple[MeasureDifference, ...]:
         """Every comparison with the baseline, most important first, corrected in this cell only."""

@@ -138,11 +138,16 @@ def difference_text(difference: MeasureDifference) -> str:
 
 
 def differences_title(study: StudyResults) -> str:
-    """Count the cells that differ; empty where nothing is compared."""
-    cells = study.differences
-    if all(len(report.variants) < 2 for report in study.reports):
+    """Count the cells that differ; empty where nothing is compared.
+
+    A cell without a finished run of its baseline is not counted.
+    """
+    reports = [report for report in study.reports if report.has_baseline]
+    names = {report.cell for report in reports}
+    cells = [cell for cell in study.differences if cell.cell in names]
+    if all(len(report.variants) < 2 for report in reports):
         return ""
-    few = sum(not _enough_runs(report.compared) for report in study.reports)
+    few = sum(not _enough_runs(report.compared) for report in reports)
     differing = [cell for cell in cells if cell.shown]
     if not differing:
         if few == len(cells):
@@ -323,7 +328,7 @@ def seeds_line(report: CellReport) -> str:
     for variant in report.variants:
         seeds = sorted(r.seed for r in report.runs if r.ok and r.variant == variant.name)
         word = "seed" if len(seeds) == 1 else "seeds"
-        parts.append((len(seeds), f"({word} {', '.join(map(str, seeds))})"))
+        parts.append((len(seeds), f"({word} {', '.join(map(str, seeds))})" if seeds else ""))
     if len(parts) == 1:
         ((count, seeds_text),) = parts
         return f"{runs_of(count)} {seeds_text}"
@@ -331,7 +336,7 @@ def seeds_line(report: CellReport) -> str:
         count, seeds_text = parts[0]
         return f"{count} of each variant {seeds_text}"
     return "; ".join(
-        f"{count} of {variant.name} {text}"
+        f"{count} of {variant.name} {text}".rstrip()
         for variant, (count, text) in zip(report.variants, parts, strict=True)
     )
 

@@ -15,14 +15,16 @@ def headline(
     compared: Sequence[MeasureDifference],
     finished: int,
     planned: int,
+    lacking: str = "",
 ) -> str:
     """Return which required claims do not hold, else the verdicts on all claims, else what differs.
 
-    Each list quotes at most `MOST_TEXTS` claims.
+    Each list quotes at most `MOST_TEXTS` claims. `lacking` is a baseline without a finished run.
     """
-    lacking = planned - finished
-    missing = f"; {runs_of(lacking)} gave no result" if lacking > 0 else ""
-    every = "every finished run" if lacking > 0 else "every run"
+    unfinished = planned - finished
+    missing = f"; {runs_of(unfinished)} gave no result" if unfinished > 0 else ""
+    missing += f"; {lacking}, the baseline, has no finished run" if lacking else ""
+    every = "every finished run" if unfinished > 0 else "every run"
     texts_of: dict[str, list[str]] = {}
     for claim in [claim for claim in claims if not claim.holds] or claims:
         texts_of.setdefault(_heading(claim, every), []).append(claim.text)

@@ -168,13 +168,19 @@ def _gather(
     keys = _key_measures(study, claims_about(study.claims, cell, plan.runs), infos)
     whole = [run for run in runs if not run.compact]
     variants = [name for name in study.variants if of_variant(runs, name)]
+    lacking = _lacking_baseline(plan, study, cell, variants)
+    variants = [*lacking, *variants]
     sides = {name: _samples(infos, of_variant(runs, name)) for name in variants}
     comparisons = compare_variants(infos, keys, sides)
     return document.CellReport(
         study=plan.study,
         question=study.question,
         verdict=headline(
-            claims, compared(infos, keys, comparisons), len(runs), len(runs) + len(unfinished)
+            claims,
+            () if lacking else compared(infos, keys, comparisons),
+            len(runs),
+            len(runs) + len(unfinished),
+            *lacking,
         ),
         reference=study.source,
         axis="kernel",
@@ -190,8 +196,11 @@ def _gather(
         created=first.started,
         commands=(_command(plan, first.mode),),
         topology=topology,
-        remarks=tuple(filter(None, (describe_numbers(stored), _emulators(runs)))),
-        variants=tuple(_variant(name, runs) for name in variants),
+        remarks=(
+            *(f"{cell}: {name}, the baseline, has no finished run" for name in lacking),
+            *filter(None, (describe_numbers(stored), _emulators(runs))),
+        ),
+        variants=tuple(_variant(study, name, runs) for name in variants),
         measures=infos,
         key_measures=keys,
         runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
@@ -202,6 +211,15 @@ def _gather(
         findings=tuple(_findings(whole)),
         cell=str(cell),
     )
+
+
+def _lacking_baseline(
+    plan: StoredPlan, study: Study, cell: Cell, variants: Sequence[str]
+) -> list[str]:
+    """Return the baseline of a cell if others would be compared with each other instead."""
+    planned = {run.variant for run in plan.runs if run.cell == cell}
+    first = next(name for name in study.variants if name in planned)
+    return [first] if len(variants) > 1 and first not in variants else []
 
 
 def _emulators(runs: Sequence[StoredRun]) -> str:
@@ -241,8 +259,11 @@ def _samples(
     return {info.name: [run.value(info.name) for run in runs] for info in infos}
 
 
-def _variant(name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
-    manifest = of_variant(runs, name)[0].manifest
+def _variant(study: Study, name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
+    own = of_variant(runs, name)
+    if not own:
+        return document.VariantInfo(name, study.variants[name].kernel, "no finished run", "", "")
+    manifest = own[0].manifest
     kernel, scheduler = manifest.kernel, manifest.scheduler
     return document.VariantInfo(
         name=name,

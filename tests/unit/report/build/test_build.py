@@ -14,6 +14,7 @@ from numalab.report.build.publish import links
 from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.json import render_document
+from numalab.report.formatting import differences_title
 from numalab.report.page.cell_page import MOST_BYTES, render_html
 from numalab.results.layout import Results
 
@@ -110,6 +111,36 @@ def test_a_variant_without_runs_is_said(copied: Results) -> None:
     (report,) = gather(copied)
     assert "3 runs gave no result" in report.verdict
     assert [claim.holds for claim in report.claims] == [True, False]
+
+
+def three_variants(copied: Results) -> None:
+    """Add runs of a third variant, `now`, like those of `after`."""
+    plan = json.loads(copied.plan.read_text())
+    plan["file"]["variants"]["now"] = plan["file"]["variants"]["after"]
+    for run in [run for run in plan["runs"] if run["variant"] == "after"]:
+        name = run["id"].replace("_after_", "_now_")
+        plan["runs"].append(run | {"id": name, "variant": "now"})
+        shutil.copytree(copied.path / "runs" / run["id"], copied.path / "runs" / name)
+        change(copied, name, "variant", "now")
+        change(copied, name, "run", name)
+    copied.plan.write_text(json.dumps(plan))
+
+
+def test_without_its_baseline_a_cell_compares_no_others(copied: Results) -> None:
+    three_variants(copied)
+    assert differences_title(gather(copied)).startswith("differences: ")
+    for path in (copied.path / "runs").glob("*_before_*"):
+        shutil.rmtree(path)
+    study = gather(copied)
+    (report,) = study.reports
+    assert [variant.name for variant in report.variants] == ["before", "after", "now"]
+    assert {row.outcome_of(i) for row in report.comparisons for i in (1, 2)} == {"not comparable"}
+    assert report.verdict.endswith("; before, the baseline, has no finished run.")
+    assert differences_title(study) == ""
+    text = render_changelog(study)
+    assert "Before:   no finished run\n" in text
+    assert "Runs:     6 of 9 runs finished; 0 of before; 3 of after (seeds 1, 2, 3); " in text
+    assert "before, the baseline, has no finished run" in render_html(report)
 
 
 def damage(path: Path, text: str | None) -> None:
