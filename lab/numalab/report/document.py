@@ -205,9 +205,10 @@ class CellReport:
         return tuple(run for run in self.runs if not run.ok)
 
     @property
-    def has_baseline(self) -> bool:
-        """Whether a run of the first variant finished, with which the others are compared."""
-        return any(run.ok and run.variant == self.variants[0].name for run in self.runs)
+    def lacks_baseline(self) -> bool:
+        """Whether runs finished, but none of the first variant, with which they are compared."""
+        finished = {run.variant for run in self.runs if run.ok}
+        return bool(finished) and self.variants[0].name not in finished
 
     @cached_property
     def compared(self) -> tuple[MeasureDifference, ...]:

@@ -142,7 +142,7 @@ def differences_title(study: StudyResults) -> str:
 
     A cell without a finished run of its baseline is not counted.
     """
-    reports = [report for report in study.reports if report.has_baseline]
+    reports = [report for report in study.reports if not report.lacks_baseline]
     names = {report.cell for report in reports}
     cells = [cell for cell in study.differences if cell.cell in names]
     if all(len(report.variants) < 2 for report in reports):

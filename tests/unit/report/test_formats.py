@@ -7,17 +7,20 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 
 import pytest
+from rich.console import Console
 
 from numalab.measure import Direction, MeasureInfo, MeasureKind, MeasureSource, SourceKind
-from numalab.report.comparisons import MeasureComparison
+from numalab.report.comparisons import MeasureComparison, compare_variants
 from numalab.report.document import StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.csv_rows import render_csv
 from numalab.report.formats.json import render_document
 from numalab.report.formats.junit import render_junit
 from numalab.report.formats.markdown import escaped, render_markdown
+from numalab.report.formats.terminal import render_terminal
 from numalab.report.formats.threads import render_threads
 from numalab.report.page.cell_page import render_html
 from numalab.results.manifest import RunStatus
@@ -120,6 +123,32 @@ def test_threads_of_three_variants_has_a_table_for_each_against_the_first() -> N
         "after",
         "other",
     ]
+
+
+def test_each_of_three_variants_has_its_own_outcome_and_verdict() -> None:
+    report = sample_report()
+    third = replace(report.variants[1], name="third")
+    values = {
+        name: {measure: report.values(side, measure) for measure in report.key_measures}
+        for name, side in (("before", "before"), ("after", "after"), ("third", "before"))
+    }
+    infos = [report.measure(name) for name in report.key_measures]
+    comparisons = compare_variants(infos, report.key_measures, values)
+    report = replace(report, variants=(*report.variants, third), comparisons=comparisons)
+    out = io.StringIO()
+    Console(file=out, width=300).print(render_terminal(report))
+    terminal = out.getvalue()
+    markdown, page = render_markdown(StudyResults.of(report)), unescape(render_html(report))
+    assert "| n | after outcome | third outcome | kind |" in markdown
+    for row in comparisons:
+        after, same = row.versus[1:]
+        assert after and same
+        assert f"| {after.outcome} | {same.outcome} | " in markdown
+        for name, versus in (("after", after), ("third", same)):
+            words = re.escape(f"{row.measure}, {name}: {versus.verdict}")
+            assert re.search(rf"^{versus.outcome} +{words} *$", terminal, re.M)
+            assert f'class="num" title="{versus.verdict}"' in page
+    assert len({versus.outcome for row in comparisons for versus in row.versus[1:] if versus}) > 1
 
 
 @pytest.mark.parametrize("text", HOSTILE)

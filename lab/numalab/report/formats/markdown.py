@@ -183,7 +183,8 @@ def _heads(report: CellReport) -> list[str]:
         for variant in report.variants[1:]
         for what in ("change", "95 %")
     ]
-    return ["measure", *means, *changes, "n:", "outcome", "kind"]
+    outcomes = [f"{escaped(v.name)} outcome" if several else "outcome" for v in report.variants[1:]]
+    return ["measure", *means, *changes, "n:", *(outcomes or ["outcome"]), "kind"]
 
 
 def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
@@ -193,9 +194,9 @@ def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
     for summary in row.summaries:
         cells.append(" ± ".join(filter(None, formatting.mean_and_stddev(summary, places))))
     for index in range(1, len(report.variants)):
-        versus = row.versus[index] if row.versus else None
-        cells += [formatting.change(row, index), formatting.interval(versus)]
-    return [*cells, formatting.samples(row), row.outcome, info.kind]
+        cells += [formatting.change(row, index), formatting.interval(row.versus_of(index))]
+    outcomes = [row.outcome_of(index) for index in range(1, len(report.variants))]
+    return [*cells, formatting.samples(row), *(outcomes or [row.outcome]), info.kind]
 
 
 def _folded(report: CellReport, rows: Sequence[MeasureComparison], noun: str) -> list[str]:

@@ -166,7 +166,7 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
         *_measures(report, parts, MOST_ROWS if several else len(listed)),
     ]
     if not several:
-        lines += [_verdict(comparison) for comparison in keys]
+        lines += [line for comparison in keys for line in _verdicts(comparison)]
     if report.claims:
         lines.extend([Text(), *_claims(report)])
     if hidden := [row for row in report.comparisons if row not in listed]:
@@ -248,9 +248,19 @@ def _row(report: CellReport, comparison: MeasureComparison, side: Sequence[int])
     return NamedRow(info.name, info.unit, cells)
 
 
-def _verdict(comparison: MeasureComparison) -> RenderableType:
-    outcome = Text(comparison.outcome, OUTCOME_STYLES[comparison.outcome])
-    return _beside(outcome, 19, f"{comparison.measure}: {comparison.verdict}")
+def _verdicts(comparison: MeasureComparison) -> Iterator[RenderableType]:
+    """Write a line with the verdict; of several variants one for each, with its name."""
+    sides = list(zip(comparison.names, comparison.versus, strict=False))[1:]
+    if len(sides) < 2:
+        yield _verdict(comparison.outcome, f"{comparison.measure}: {comparison.verdict}")
+        return
+    for name, versus in sides:
+        if versus is not None:
+            yield _verdict(versus.outcome, f"{comparison.measure}, {name}: {versus.verdict}")
+
+
+def _verdict(outcome: Outcome, text: str) -> RenderableType:
+    return _beside(Text(outcome, OUTCOME_STYLES[outcome]), 19, text)
 
 
 def _claims(report: CellReport) -> list[RenderableType]:

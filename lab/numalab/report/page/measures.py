@@ -32,8 +32,6 @@ def measure_row(report: CellReport, row: MeasureComparison) -> Json:
             for index in range(1, len(report.variants))
         ],
         "n": formatting.samples(row),
-        "outcome": row.outcome,
-        "verdict": row.verdict,
         "strip": render_strip(report, row),
         "strip_text": "; ".join(
             ", ".join(f"{value:.4g}" for value in report.values(variant.name, info.name)) or "none"
