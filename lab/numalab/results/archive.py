@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -16,7 +16,7 @@ from typing import IO
 import zstandard
 
 from numalab.errors import HostError, UserError, shown
-from numalab.files import free_space, make_dir, open_regular, reading, replacing
+from numalab.files import create, free_space, make_dir, open_regular, reading, replacing
 from numalab.places import BELIEVED
 from numalab.results.compact import write_compact
 from numalab.results.layout import (
@@ -25,7 +25,9 @@ from numalab.results.layout import (
     is_of_unfinished,
     require_no_result,
 )
-from numalab.results.reader import load_plan, load_study, load_unfinished
+from numalab.results.manifest import Manifest
+from numalab.results.plan import StoredPlan
+from numalab.results.reader import StoredRun, load_plan, load_study, load_unfinished
 from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
 
@@ -36,6 +38,7 @@ DEEPEST = 12
 LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
 LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
 _PLANS = (Results(Path()).plan.name, Results(Path()).compact.name)
+_OF_PATCH = (Results(Path()).verdict.name, Results(Path()).hunt_reach.name)
 _RUNS = Results(Path()).run("a").path.parent.name
 _OTHER_FORMATS = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tbz2", ".tgz", ".txz", ".xz", ".zip")
 _LEVEL = 9
@@ -79,15 +82,46 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
 def export_compact(results: Results, target: Results) -> int:
     """Write the compact form of results to a new folder; returns the number of finished runs.
 
-    Of a run without a result it has the manifest. Raises UserError for a folder without results and
-    an existing `target`, HostError when the form cannot be written.
+    The verdict on a patch and the reach of its hunt are copied. Of a run without a result it has
+    the manifest. Raises UserError for a folder without results and an existing `target`, HostError
+    when the form cannot be written; then there is no target.
     """
     with reading(target.path):
         if os.path.lexists(target.path):
             raise UserError("exists already", file=target.path)
     plan, runs = load_study(results)
-    make_dir(target.path)
     left = load_unfinished(results, plan)
+    with _new_folder(target.path):
+        _write_compact(target, plan, runs, left)
+        for name in _OF_PATCH:
+            if (results.path / name).exists():
+                with (
+                    open_regular(results.path / name, follow=False) as old,
+                    create(target.path / name) as new,
+                ):
+                    shutil.copyfileobj(old, new)
+    return len(runs)
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[None]:
+    """Make a folder, and remove it again when the block fails. An OSError is a HostError."""
+    make_dir(path)
+    try:
+        yield
+    except BaseException as error:
+        shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise HostError(f"cannot write {shown(path)}: {error.strerror or error}") from error
+        raise
+
+
+def _write_compact(
+    target: Results,
+    plan: StoredPlan,
+    runs: Sequence[StoredRun],
+    left: Mapping[str, Manifest],
+) -> None:
     rows = [
         *((run.manifest, run.measures.values(), run.added) for run in runs),
         *((manifest, (), ()) for manifest in left.values()),
@@ -105,7 +139,6 @@ def export_compact(results: Results, target: Results) -> int:
             for run, measures, added in rows
         ),
     )
-    return len(runs)
 
 
 def pack_folder(folder: Path) -> bytes:
@@ -143,7 +176,8 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -> Results:
-    """Unpack the plan and the runs of an archive into a new folder, whole or not at all.
+    """Unpack the plan, the runs and what is stored of a patch into a new folder, whole or not at
+    all.
 
     Pages and other files that `report` makes are left out: a page may run any script. Raises
     UserError for names outside the folder, links, devices, too many or too large files, a plan that
@@ -214,8 +248,8 @@ def _sense() -> Iterator[None]:
 
 
 def _is_data(path: PurePosixPath) -> bool:
-    """Return whether a file is the plan, a file of a run, or the compact form."""
-    return str(path) in _PLANS or (path.parts[0] == _RUNS and len(path.parts) > 1)
+    """Return whether a file is the plan, of a run or a patch, or the compact form."""
+    return str(path) in (*_PLANS, *_OF_PATCH) or (path.parts[0] == _RUNS and len(path.parts) > 1)
 
 
 def _unpack(

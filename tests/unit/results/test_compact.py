@@ -14,8 +14,9 @@ import zstandard
 from typer.testing import CliRunner
 
 from numalab.cli.main import application
-from numalab.errors import UserError
+from numalab.errors import HostError, UserError
 from numalab.places import project_dir
+from numalab.reach.model import CodeChange, PatchReach
 from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page.cell_page import render_html
@@ -92,6 +93,29 @@ def test_the_command_writes_the_table_and_the_changelog(tmp_path: Path) -> None:
     assert target.changelog.read_text() == WHOLE.changelog.read_text()
     with pytest.raises(UserError, match="exists already"):
         export_compact(WHOLE, target)
+
+
+def test_what_is_stored_of_a_patch_goes_with_every_form(tmp_path: Path) -> None:
+    stored = Results(copy_example(tmp_path / "stored"))
+    stored.verdict.write_text("verdict    REGRESSION\n")
+    stored.hunt_reach.write_text(PatchReach(series="x", code=CodeChange.LINES).model_dump_json())
+    export_results(stored, tmp_path / "a.tar.zst")
+    imported = import_results(tmp_path / "a.tar.zst", tmp_path / "imported")
+    compact = Results(tmp_path / "compact")
+    export_compact(stored, compact)
+    for results in (imported, compact):
+        assert gather(results).verdict == gather(stored).verdict != ""
+        assert results.hunt_reach.read_bytes() == stored.hunt_reach.read_bytes()
+
+
+def test_a_compact_form_that_cannot_be_written_leaves_no_folder(tmp_path: Path) -> None:
+    stored, target = Results(copy_example(tmp_path / "stored")), Results(tmp_path / "compact")
+    stored.verdict.symlink_to(stored.plan)
+    with pytest.raises(HostError, match=r"cannot write .*compact: "):
+        export_compact(stored, target)
+    assert not target.path.exists()
+    stored.verdict.unlink()
+    assert export_compact(stored, target) == 2
 
 
 def test_status_query_and_compare_read_it(compact: Results) -> None:
