@@ -10,6 +10,7 @@ from numalab.campaign.schedule import at_once, makespan
 from numalab.campaign.task import BESIDE_GUEST_MIB
 from numalab.emulator.emulator_artifact import built_emulator
 from numalab.emulator.emulator_specs import emulator_for
+from numalab.errors import UserError
 from numalab.guest.verdicts import any_verdict, known_verdict, unusable_device
 from numalab.host.read import available_mib
 from numalab.image.image_artifact import built_image
@@ -229,10 +230,13 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
 
 
 def _stored(name: str, mode: str, folder: Path) -> tuple[StoredRun, ...]:
-    """Return the runs in this mode of the newest results that have any."""
+    """Return the runs in this mode of the newest results that have any and can be read."""
     candidates = (*newest_first(folder / name), Results(folder / "examples" / name))
     for results in (stored for stored in candidates if stored.exist):
-        _, runs = load_runs(results)
+        try:
+            _, runs = load_runs(results)
+        except UserError:
+            continue
         if fitting := tuple(run for run in runs if run.manifest.mode == mode):
             return fitting
     return ()

@@ -201,3 +201,12 @@ def test_without_stored_runs_only_the_number_of_seeds_is_warned_of(tmp_path: Pat
     assert not any(claim.too_few for claim in outlooks.values())
     assert {claim.smallest for claim in outlooks.values()} == {None}
     assert all(claim.refuted for claim in outlooks.values())
+
+
+@pytest.mark.parametrize("plan", ['{"format": 4}', "{"])
+def test_newer_results_that_cannot_be_read_are_passed_over(plan: str, tmp_path: Path) -> None:
+    newest = tmp_path / "vma-grouping" / "20990101-000000"
+    newest.mkdir(parents=True)
+    (newest / "plan.json").write_text(plan)
+    (tmp_path / "examples").symlink_to(REPORTS / "examples")
+    assert outlooks_of("vma-grouping", None, "icount", tmp_path)[FAULTS].stored == 5
