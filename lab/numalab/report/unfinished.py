@@ -16,8 +16,9 @@ from numalab.units import runs_of
 
 MOST_CAUSES = 5
 LONGEST_CAUSE, LONGEST_LIST = 130, 75  # characters
-# Addresses, padded times and numbers of tasks differ between runs with the same cause.
-_VARYING = re.compile(r"\s*(?:\b(?:0x)?[0-9a-f]{8,}\b|\d+)")
+# Addresses, padded times and numbers of tasks differ between runs with the same cause; the status
+# of a program is a cause.
+_VARYING = re.compile(r"(\bstatus \d+)|\s*(?:\b(?:0x)?[0-9a-f]{8,}\b|\d+)")
 
 
 def first_line(run: UnfinishedRun) -> str:
@@ -63,7 +64,7 @@ def causes(runs: Iterable[UnfinishedRun]) -> tuple[Cause, ...]:
     """Group runs by status and reason, most frequent first; runs never started come last."""
     groups: dict[tuple[str, str], list[UnfinishedRun]] = {}
     for run in runs:
-        kind = _VARYING.sub("0", first_line(run).replace(run.id, ""))
+        kind = _VARYING.sub(lambda m: m[1] or "0", first_line(run).replace(run.id, ""))
         groups.setdefault((run.status, kind), []).append(run)
     ordered = sorted(groups.values(), key=lambda group: (group[0].status == NOT_RUN, -len(group)))
     return tuple(Cause(group[0].status, first_line(group[0]), tuple(group)) for group in ordered)

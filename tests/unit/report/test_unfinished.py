@@ -33,6 +33,11 @@ def test_runs_that_failed_alike_are_one_cause(first: str, second: str) -> None:
     assert cause.text == first.partition("\n")[0]
 
 
+def test_programs_that_ended_with_another_status_are_several_causes() -> None:
+    runs = [failed(n, f"stream exited with status {n % 3 + 122}") for n in range(6)]
+    assert len(causes(runs)) == 3
+
+
 def test_the_most_frequent_cause_is_first_and_what_never_started_last() -> None:
     waiting = [failed(n, "", "not run") for n in range(9)]
     groups = causes([*waiting, failed(10, "x"), failed(11, "y"), failed(12, "y")])
