@@ -279,6 +279,7 @@ class StudyResults:
 
     Both are in the order of the plan. `commands` repeat the study. `reach` has the executions of
     changed lines, if they were counted. `verdict` is the text of the verdict on a patch, or empty.
+    `path` is the study's file, relative to the project.
     """
 
     study: str
@@ -289,6 +290,7 @@ class StudyResults:
     unreported: NotInJson[tuple[UnreportedCell, ...]] = ()
     reach: NotInJson[PatchReach | None] = None
     verdict: NotInJson[str] = ""
+    path: NotInJson[str] = ""
 
     @classmethod
     def of(cls, *reports: CellReport) -> "StudyResults":

@@ -105,6 +105,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
             read_record(results.hunt_reach, PatchReach),
         ),
         verdict=_patch_verdict(results),
+        path=plan.path,
     )
 
 

@@ -14,14 +14,14 @@ from numalab.report.unfinished import causes_of, finished_text
 class Problem:
     """A claim that does not hold, runs that gave no result, or a regression.
 
-    `study` is the name of its file, unless `file` is another one.
+    `study` is the name of its file, unless `file` is another one. `line` is 0 for no line.
     """
 
     study: str
     title: str
     text: str
     file: str = ""
-    line: int = 1
+    line: int = 0
 
     @property
     def path(self) -> str:
@@ -43,14 +43,14 @@ def _problems(studies: Sequence[StudyResults]) -> Iterator[Problem]:
             reason = cause.runs[0].reason.strip() if len(cause.runs) == 1 else cause.text
             places = f"{cause.places}\n" if len(cause.runs) > 1 else ""
             text = f"{places}{reason or cause.status}\n{finished_text(study)}"
-            yield Problem(study.study, cause.title, text)
-    for report in (report for study in studies for report in study.reports):
+            yield Problem(study.study, cause.title, text, study.path)
+    for path, report in ((study.path, report) for study in studies for report in study.reports):
         for claim in report.claims:
             if not claim.holds:
                 text = f"expected {claim.expected}, measured {claim.measured}"
                 verdict = f" ({claim.verdict_text})" if claim.verdict else ""
                 title = f"{report.study}, {report.cell}: {claim.text}"
-                yield Problem(report.study, title, text + verdict)
+                yield Problem(report.study, title, text + verdict, path)
 
 
 def render_github(problems: Sequence[Problem]) -> str:
@@ -60,7 +60,7 @@ def render_github(problems: Sequence[Problem]) -> str:
     """
     return "".join(
         f"::error file={_property(problem.path)}"
-        f"{f',line={problem.line}' if problem.file else ''}"
+        f"{f',line={problem.line}' if problem.line else ''}"
         f",title={_property(problem.title)}::{_data(problem.text)}\n"
         for problem in problems
     )
@@ -99,7 +99,7 @@ def render_code_quality(problems: Sequence[Problem]) -> str:
             "check_name": "numalab",
             "fingerprint": hashlib.sha256(_identity(problem)).hexdigest(),
             "severity": "major",
-            "location": {"path": problem.path, "lines": {"begin": problem.line}},
+            "location": {"path": problem.path, "lines": {"begin": problem.line or 1}},
         }
         for problem in problems
     ]

@@ -63,6 +63,9 @@ def test_github_annotations_are_one_line_each_and_escaped() -> None:
         "::error file=studies/group-construction.toml,title=group-construction%2C ring-4%2C hogs"
         "%3A hogs%2C 50%25 of them%3A move::expected > 3, measured 0 to 1 (refuted)"
     )
+    elsewhere = replace(broken(), path="ci/mine.toml")
+    for line in render_github(problems([elsewhere])).splitlines():
+        assert line.startswith("::error file=ci/mine.toml,title=")
     nasty = Problem("s", "a\n::set-output name=x::y", "\r\n::warning::\x1b[31m")
     (line,) = render_github([nasty]).splitlines()
     assert line.startswith("::error file=studies/s.toml,title=a%0A%3A%3Aset-output")

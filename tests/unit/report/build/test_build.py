@@ -175,6 +175,12 @@ def test_no_results(tmp_path: Path) -> None:
         gather(Results(tmp_path))
 
 
+def test_the_file_of_the_study_is_told(copied: Results) -> None:
+    plan = json.loads(copied.plan.read_text())
+    copied.plan.write_text(json.dumps(plan | {"path": "ci/mine.toml"}))
+    assert gather(copied).path == "ci/mine.toml"
+
+
 def change(copied: Results, runs: str, key: str, value: Any) -> None:
     for path in copied.path.glob(f"runs/{runs}/manifest.json"):
         manifest = json.loads(path.read_text("utf-8"))
