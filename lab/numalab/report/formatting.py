@@ -276,6 +276,20 @@ def shortened_name(name: str, size: int, mark: str = "…") -> str:
     )
 
 
+def short_names(names: Sequence[str], size: int) -> list[str]:
+    """Reduce names to plain ASCII of at most `size` characters; `~` stands for what is left out.
+
+    Names that become equal are numbered by their places.
+    """
+    short = [shortened_name(plain_ascii(name), size, "~") for name in names]
+    return [
+        name if short.count(name) == 1 else f"{name[: size - len(number)]}{number}"
+        for name, number in zip(
+            short, (f"~{place}" for place in range(1, 1 + len(names))), strict=True
+        )
+    ]
+
+
 def printable(text: str) -> str:
     """Escape every control, format and surrogate character (Unicode Cc, Cf, Cs).
 

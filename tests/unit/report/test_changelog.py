@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.document import StudyResults
 from numalab.report.formats.changelog import render_changelog
@@ -221,6 +222,19 @@ def test_columns_of_counts_fit_a_mail(
     ):
         assert len(lines) >= len(rows) + 1
         assert all(len(line) <= WIDEST and line.isascii() for line in lines)
+
+
+def test_a_claim_on_bounds_that_fails_is_named() -> None:
+    first, *rest = thread_cells()
+    claims = (
+        ClaimOutcome("few tasks wait", "< 3", "5 to 6 (3 runs)", False),
+        ClaimOutcome("all tasks end", "> 3", "5 to 6 (3 runs)", True),
+    )
+    text = render_changelog(StudyResults.of(replace(first, claims=claims), *rest))
+    (claim,) = re.findall(r"^Claim: (.*?)^$", text, re.S | re.M)
+    line = f"{first.cell}: few tasks wait: FAILS; measured 5 to 6 (3 runs)"
+    assert " ".join(claim.split()).startswith(line)
+    assert "all tasks end" not in text
 
 
 def test_the_tables_of_a_patch_have_its_verdict() -> None:

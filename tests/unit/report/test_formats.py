@@ -20,6 +20,7 @@ from numalab.report.formats.csv_rows import render_csv
 from numalab.report.formats.json import render_document
 from numalab.report.formats.junit import render_junit
 from numalab.report.formats.markdown import escaped, render_markdown
+from numalab.report.formats.mmtests import render_mmtests
 from numalab.report.formats.terminal import render_terminal
 from numalab.report.formats.threads import render_threads
 from numalab.report.page.cell_page import render_html
@@ -123,6 +124,18 @@ def test_threads_of_three_variants_has_a_table_for_each_against_the_first() -> N
         "after",
         "other",
     ]
+
+
+def test_names_of_variants_are_told_apart_in_every_table() -> None:
+    report = sample_report()
+    names = [f"sched-numa-busy-nodes-v{number}" for number in (1, 2)]
+    named = zip(report.variants, names, strict=True)
+    study = StudyResults.of(
+        replace(report, variants=tuple(replace(variant, name=name) for variant, name in named))
+    )
+    for render in (render_threads, render_changelog):
+        assert re.search(r" sched-n~odes-v1 +sched-n~odes-v2 +%?$", render(study), re.M)
+    assert re.search(r" sched-numa~-nodes-v1 +sched-numa~-nodes-v2$", render_mmtests(study), re.M)
 
 
 def test_each_of_three_variants_has_its_own_outcome_and_verdict() -> None:

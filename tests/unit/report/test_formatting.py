@@ -112,6 +112,18 @@ def test_printable_says_what_it_replaced() -> None:
     assert formatting.printable("Grüße ± 1") == "Grüße ± 1"
 
 
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["before", "after"], ["before", "after"]),
+        (["sched-busy-v1", "sched-busy-v2"], ["sched~y-v1", "sched~y-v2"]),
+        (["sched-busy-1-node", "sched-busy-2-node"], ["sched~no~1", "sched~no~2"]),
+    ],
+)
+def test_short_names_stay_apart(names: list[str], short: list[str]) -> None:
+    assert [name[:10] for name in formatting.short_names(names, 10)] == short
+
+
 def test_moments_are_told_in_utc_and_other_texts_as_they_are() -> None:
     assert formatting.moment("2026-11-21T14:16:04+02:00") == "2026-11-21 12:16 UTC"
     assert formatting.moment("2026-11-21T14:16:04") == "2026-11-21T14:16:04"

@@ -292,3 +292,17 @@ def test_percentiles_and_their_loads_are_told_apart(name: str, shown: tuple[str,
     assert match is not None
     assert (match["percent"], match["label"]) == shown
     assert PERCENTILE.fullmatch("tcp_stream_64") is None
+
+
+def test_percentiles_of_several_metrics_have_their_names() -> None:
+    report = thread_cells()[0]
+    info = report.measure("wakeup_p99_5")
+    assert re.search(r"^ Lat +99.50th-qrtle ", render_mmtests(StudyResults.of(report)), re.M)
+    row = next(row for row in report.comparisons if row.measure == info.name)
+    report = replace(
+        report,
+        measures=(*report.measures, replace(info, name="read_p99_5")),
+        comparisons=(*report.comparisons, replace(row, measure="read_p99_5")),
+    )
+    text = render_mmtests(StudyResults.of(report))
+    assert re.findall(r"^ Lat +(\S+)", text, re.M) == ["wakeup-99.50th-qrtle", "read-99.50th-qrtle"]

@@ -134,12 +134,12 @@ def _field(name: str, text: str) -> list[str]:
 def _means(reports: Sequence[CellReport], index: int) -> Iterator[ReportPart]:
     """Write one table of means; of several cells, the rows of each are below its name."""
     first = reports[0]
-    names = [formatting.cut(first.variants[place].name, 15) for place in (0, index)]
+    names = _names(first)
     listed = [(report, _mean_rows(report, index)) for report in reports]
     rows = [(_title(report, row), row) for report, own in listed for row in own]
     if not rows:
         return
-    table = table_of_means(("Measure (unit)", names[0], names[1]), rows, index)
+    table = table_of_means(("Measure (unit)", names[0], names[index]), rows, index)
     yield ReportPart(("", *table.head), _DIFFERENCE)
     lines = iter(table.rows)
     for report, own in listed:
@@ -148,6 +148,10 @@ def _means(reports: Sequence[CellReport], index: int) -> Iterator[ReportPart]:
             yield ReportPart((f"{formatting.plain_ascii(report.cell)}:",), min(spares))
         for spare in spares:
             yield ReportPart(next(lines), spare, "row of measures")
+
+
+def _names(report: CellReport) -> list[str]:
+    return formatting.short_names([variant.name for variant in report.variants], 15)
 
 
 def _mean_rows(report: CellReport, index: int) -> list[MeasureComparison]:
@@ -169,8 +173,13 @@ def _title(report: CellReport, row: MeasureComparison) -> str:
 
 
 def _claims(reports: Sequence[CellReport]) -> Iterator[ReportPart]:
-    """Write the claims that compare variants, the published figures and the verdicts."""
-    compared = [(report, claim) for report in reports for claim in report.claims if claim.verdict]
+    """Write the claims that compare variants or fail, the published figures and the verdicts."""
+    compared = [
+        (report, claim)
+        for report in reports
+        for claim in report.claims
+        if claim.verdict or not claim.holds
+    ]
     if compared:
         broken = any(not claim.holds for _, claim in compared)
         yield ReportPart(("",), _BROKEN if broken else _CLAIM)
@@ -206,10 +215,7 @@ def _times(reports: Sequence[CellReport], index: int) -> Iterator[ReportPart]:
 
 def _counts(report: CellReport, index: int) -> Iterator[ReportPart]:
     """Write the counts of one cell: perf's, those of the trace, and those of /proc/vmstat."""
-    names = (
-        formatting.cut(report.variants[0].name, 15),
-        formatting.cut(report.variants[index].name, 15),
-    )
+    names = (_names(report)[0], _names(report)[index])
     perf, counts, sums, elapsed = [], [], [], []
     for row in report.comparisons:
         info = report.measure(row.measure)

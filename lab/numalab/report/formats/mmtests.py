@@ -30,7 +30,7 @@ VALUE, OPS_VALUE = 12, 15  # mmtests' column widths
 DURATIONS = {"user_time": "User", "system_time": "System", "elapsed_time": "Elapsed"}
 # A metric such as latency_p99_5, or latency_p99_5_16 of 16 workers.
 PERCENTILE = re.compile(
-    r"\w+?_p(?P<percent>99[._](?:5|9|95|99)|\d{1,2})(?:_(?P<label>\w+))?", re.ASCII
+    r"(?P<metric>\w+?)_p(?P<percent>99[._](?:5|9|95|99)|\d{1,2})(?:_(?P<label>\w+))?", re.ASCII
 )
 _PAGES_OF_A_PMD = 512  # base pages of a huge page on x86-64
 LONGEST_MEASURE, LONGEST_VARIANT = 48, 20  # longer names are cut
@@ -66,7 +66,8 @@ def render_mmtests(study: StudyResults) -> str:
 
 
 def _text(reports: Sequence[CellReport]) -> str:
-    names = [formatting.cut(variant.name, LONGEST_VARIANT) for variant in reports[0].variants]
+    variants = [variant.name for variant in reports[0].variants]
+    names = formatting.short_names(variants, LONGEST_VARIANT)
     uses = dict.fromkeys(report.workload.command for report in reports)
     what = next(iter(uses)) if len(uses) == 1 else f"{len(reports)} cells"
     alone = _only_headline(reports)
@@ -135,8 +136,11 @@ def mmtests_rows(reports: Sequence[CellReport]) -> list[MmtestsRow]:
     """Make the rows, one statistic after the other as mmtests does, and cells within it.
 
     The times of the command are `Time` rows and percentiles of a latency `Lat` rows, as in the
-    changelogs of 2015 and 2020; all else has its mean, extremes and spread over the runs.
+    changelogs of 2015 and 2020, with the metric where there are several; all else has its mean,
+    extremes and spread over the runs.
     """
+    names = {row.measure for report in reports for row in report.comparisons}
+    metrics = {match["metric"] for name in names if (match := PERCENTILE.fullmatch(name))}
     labels = cell_tables.axis(reports).labels if len(reports) > 1 else ("",)
     alone = _only_headline(reports)
     groups: dict[tuple[str, str], list[MmtestsRow]] = {}
@@ -145,12 +149,12 @@ def mmtests_rows(reports: Sequence[CellReport]) -> list[MmtestsRow]:
         for comparison in shown:
             info = report.measure(comparison.measure)
             if info.direction != "none":
-                name = _operation(info, label, alone=alone is not None)
+                name = _operation(info, label, alone=alone is not None, several=len(metrics) > 1)
                 for row in _rows_of(report, comparison, name):
                     # Cells are together in a statistic, but all percentiles of one load.
                     group = info.name
                     if match := PERCENTILE.fullmatch(info.name):
-                        group = f"{label} {match['label']}"
+                        group = f"{label} {match['metric']} {match['label']}"
                     groups.setdefault((row.statistic, group), []).append(row)
     order = ("Min", "Hmean", "Amean", "Stddev", "CoeffVar", "Max", "Time", "Lat")
     keys = sorted(groups, key=lambda key: order.index(key[0]))
@@ -173,13 +177,16 @@ def _of_many(report: CellReport) -> list[MeasureComparison]:
     return [*cell_tables.headlines(report), *times]
 
 
-def _operation(info: MeasureInfo, label: str, *, alone: bool) -> str:
-    """Name an operation: the measure of one cell, the cell of one measure, or both."""
+def _operation(info: MeasureInfo, label: str, *, alone: bool, several: bool) -> str:
+    """Name an operation: the measure of one cell, the cell of one measure, or both.
+
+    Percentiles of `several` metrics have the name of theirs.
+    """
     if info.name in TIMES:
         name = DURATIONS[info.name]
     elif match := PERCENTILE.fullmatch(info.name):
         name = f"{float(match['percent'].replace('_', '.')):.2f}th-qrtle"
-        name = "-".join(filter(None, (name, match["label"])))
+        name = "-".join(filter(None, (match["metric"] if several else "", name, match["label"])))
     else:
         name = "" if alone else formatting.label(info)
     return formatting.cut("-".join(filter(None, (name, label))), LONGEST_MEASURE)

@@ -34,7 +34,7 @@ def render_threads(study: StudyResults) -> str:
 
 
 def _text(reports: Sequence[CellReport]) -> str:
-    names = [formatting.cut(variant.name, 15) for variant in reports[0].variants]
+    names = formatting.short_names([variant.name for variant in reports[0].variants], 15)
     tables = [
         [title, *table] if title else table
         for index in range(1, len(names))
