@@ -133,19 +133,15 @@ def compare_runs(
         return Verification(name, mode, error=errors.get(name, "it was not done again"))
     other = second[name]
     with_events = not run.compact and run.directory.events.exists()
+    both = [name for name in run.measures if name not in run.added and name in other.measures]
     return Verification(
         run=name,
         mode=mode,
         differs=tuple(_differences(run.manifest, other.manifest)),
         events=_events(run, other) if with_events else "",
         compared="events and measures" if with_events else "measures",
-        measures=tuple(
-            measure
-            for measure in run.measures
-            if measure not in run.added
-            and measure in other.measures
-            and run.value(measure) != other.value(measure)
-        ),
+        error="" if with_events or both else "there was nothing to compare",
+        measures=tuple(name for name in both if run.value(name) != other.value(name)),
         not_measured=tuple(sorted(run.measures.keys() - run.added - other.measures.keys())),
     )
 

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,9 @@ def test_verify_does_not_compare_an_added_measure(stored: Results, tmp_path: Pat
         for run in load_runs(results)[1]:
             assert run.added == {"moves"}
             assert compare_runs(run, repeated, {}).identical
+    for run in load_runs(compact)[1]:
+        other = compare_runs(run, {run.id: replace(repeated[run.id], measures={})}, {})
+        assert not other.identical and other.error == "there was nothing to compare"
 
 
 def test_a_measure_of_the_run_itself_never_changes(stored: Results) -> None:
