@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from numalab.campaign.execute import Schedule, TaskEvent, execute
+from numalab.cli.results.query import command
 from numalab.errors import UserError
 from numalab.files import write_json
 from numalab.results import query as catalogue_module
@@ -19,6 +20,7 @@ from numalab.results.query import Catalogue, catalogue, find_results, query
 from numalab.results.reader import StoredRun, load_run
 from numalab.run_dir import RunDir
 from support.fake_executor import MATRIX, fake, ready
+from support.one_command import invoke
 
 
 def unwatched(_: Schedule) -> Callable[[TaskEvent], None]:
@@ -170,6 +172,25 @@ def test_damaged_results(results: Results) -> None:
     results.run("ring-2_few_after_1").measures.write_text("{")
     with pytest.raises(UserError, match=r"measures\.json"):
         catalogue(results)
+
+
+def test_results_that_cannot_be_read_leave_others(results: Results) -> None:
+    other = Results(results.path.with_name("2"))
+    shutil.copytree(results.path, other.path)
+    manifest = other.run("ring-2_few_after_1").manifest
+    write_json(manifest, json.loads(manifest.read_text()) | {"format": 4})
+    sql = "SELECT count(*) AS runs FROM runs"
+    done = invoke(command, results.path.parents[1], sql, "--json")
+    assert json.loads(done.stdout) == [{"runs": 24}]
+    assert "left out: " in done.stderr and "another numalab: format 4" in done.stderr
+    with pytest.raises(UserError, match="format 4"):
+        invoke(command, other.path, sql)
+
+
+def test_whole_numbers_are_shown_whole(results: Results) -> None:
+    values = ("CAST(9483861 AS DOUBLE) AS a", "CAST(9483861.5 AS DOUBLE) AS b")
+    done = invoke(command, results.path, f"SELECT {', '.join(values)} FROM runs LIMIT 1")
+    assert done.stdout.splitlines()[2].split() == ["9483861", "9.48386e+06"]
 
 
 def test_ten_thousand_runs(tmp_path: Path) -> None:

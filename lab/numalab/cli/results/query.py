@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.cli import options
-from numalab.cli.output import emit
+from numalab.cli.output import emit, say
+from numalab.errors import UserError
 from numalab.report.formatting import printable
-from numalab.results.query import catalogue, find_results, query
+from numalab.results.query import Catalogue, catalogue, find_results, query
 
 SHOWN = 200  # rows, for people
 _PIPE = 10_000  # columns where there is no terminal: no name is broken
@@ -37,12 +38,30 @@ def command(
 
     Each folder of results keeps a catalogue (Parquet); only new runs are read again.
     """
-    table = query([catalogue(entry) for entry in find_results(results)], sql)
+    table = query(_catalogues(results), sql)
     if as_csv:
         texts = selectors.string().map_elements(printable, return_dtype=pl.String)
         print(table.with_columns(texts).write_csv(), end="")
         return
     emit(_rows(table) if as_json else None, as_json, _text(table), width=_PIPE)
+
+
+def _catalogues(path: Path) -> list[Catalogue]:
+    """Return the catalogues of results; of several, say which cannot be read.
+
+    Raises UserError where none can.
+    """
+    catalogues, unread = [], []
+    for entry in find_results(path):
+        try:
+            catalogues.append(catalogue(entry))
+        except UserError as error:
+            unread.append(error)
+    if not catalogues:
+        raise unread[0]
+    for why in unread:
+        say(f"left out: {why}")
+    return catalogues
 
 
 def _rows(table: pl.DataFrame) -> list[dict[str, Any]]:
@@ -67,4 +86,7 @@ def _text(rows: pl.DataFrame) -> RenderableType:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
+    if isinstance(value, float):
+        exact = value.is_integer() and abs(value) < 2**53
+        return f"{value:.0f}" if exact else f"{value:.6g}"
+    return printable(str(value))
