@@ -118,7 +118,7 @@ def interval(comparison: Comparison | None) -> str:
     low, high = (comparison.percent(end) for end in comparison.interval)
     if low is None or high is None:
         ends = [
-            f"{end:+,.0f}" if abs(end) >= 1000 else f"{0.0 if round(end, 9) == 0 else end:+.3g}"
+            f"{end:+,.0f}" if abs(end) >= 999.5 else f"{0.0 if round(end, 9) == 0 else end:+.3g}"
             for end in comparison.interval
         ]
         return " .. ".join(ends)

@@ -118,7 +118,7 @@ def table_of_sums(
 ) -> list[str]:
     """Lay out counters as sums over all runs, the vmstat block of the 2018 mail.
 
-    With `means` as means, where the two sides have different numbers of runs.
+    With `means` as means, where the sums would be of different numbers of runs.
     """
     cells = [[_sum(pair[side], means=means) for _, *pair in rows] for side in (0, 1)]
     return _two_columns(head, [name for name, _, _ in rows], cells)

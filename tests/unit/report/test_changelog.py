@@ -175,6 +175,15 @@ def test_unequal_numbers_of_runs_have_means_in_the_order_of_the_columns() -> Non
     text = render_changelog(StudyResults.of(replace(report, runs=runs)))
     assert "Trace events, mean of 3 and 2 runs" in text
     assert "vmstat, mean of 3 and 2 runs" in text and "sum of" not in text
+    short = tuple(
+        replace(
+            row, summaries=(row.summaries[0], row.summaries[1] and replace(row.summaries[1], n=2))
+        )
+        for row in report.comparisons
+    )
+    text = render_changelog(StudyResults.of(replace(report, comparisons=short)))
+    assert "vmstat, mean of 3 runs" in text and "sum of" not in text
+    assert "vmstat, sum of 3 runs" in render_changelog(StudyResults.of(report))
     rows = [("pgfault", summary(10.25, 1.0, 60), summary(3.0, 1.0, 12))]
     assert table_of_sums(("a", "b"), rows)[-1].split() == ["pgfault", "615", "36"]
     assert table_of_sums(("a", "b"), rows, means=True)[-1].split() == ["pgfault", "10.2", "3.0"]

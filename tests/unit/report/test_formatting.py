@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -77,6 +78,14 @@ def test_change(
     before: Summary | None, after: Summary | None, change: float | None, text: str
 ) -> None:
     assert formatting.change(pair(before, after, change), 1) == text
+
+
+def test_an_interval_has_no_exponent() -> None:
+    versus = sample_report().comparisons[0].versus[1]
+    assert versus and versus.before
+    none = replace(versus.before, mean=0.0)
+    text = formatting.interval(replace(versus, before=none, interval=(999.4, 999.6)))
+    assert text == "+999 .. +1,000"
 
 
 def test_samples_tell_where_variants_differ_in_number() -> None:

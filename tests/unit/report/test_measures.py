@@ -1,5 +1,9 @@
 """The rows of a page's tables: a strip shows every run of a measure."""
 
+from dataclasses import replace
+
+import pytest
+
 from numalab.report.page.measures import measure_row, render_strip
 from support.report_sample import sample_report
 
@@ -17,3 +21,17 @@ def test_a_row_has_the_figures_of_every_variant_and_the_change_from_the_baseline
     row = measure_row(report, report.comparisons[0])
     assert [cell["mean"] for cell in row["cells"]] == ["99.83", "0.96"]
     assert [change["outcome"] for change in row["changes"]] == ["better"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "effect", "text"),
+    [(100.0, 99.6, "100%"), (100.0, 99.4, "99%"), (0.0, 999.6, "1,000"), (0.0, 999.4, "999")],
+)
+def test_the_smallest_effect_has_no_exponent(mean: float, effect: float, text: str) -> None:
+    report = sample_report()
+    row = report.comparisons[0]
+    versus = row.versus[1]
+    assert versus and versus.before
+    versus = replace(versus, before=replace(versus.before, mean=mean), smallest_effect=effect)
+    (change,) = measure_row(report, replace(row, versus=(None, versus)))["changes"]
+    assert change["smallest"] == text

@@ -19,6 +19,7 @@ from numalab.places import project_dir
 from numalab.reach.model import CodeChange, PatchReach
 from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
+from numalab.report.formats.perfetto import PerfettoFormat
 from numalab.report.page.cell_page import render_html
 from numalab.results.archive import export_compact, export_results, import_results
 from numalab.results.compact import COLUMNS
@@ -83,6 +84,11 @@ def test_its_report_has_the_same_figures_and_names_the_command_for_the_rest(
 def test_the_terminal_names_the_command(compact: Results) -> None:
     printed = CliRunner().invoke(application("report"), ["report", str(compact.path)]).output
     assert "--output FOLDER" in " ".join(printed.split())
+
+
+def test_a_trace_for_perfetto_names_the_command(compact: Results) -> None:
+    with pytest.raises(UserError, match="Record them again with numalab verify "):
+        PerfettoFormat().write(gather(compact), compact)
 
 
 def test_the_command_writes_the_table_and_the_changelog(tmp_path: Path) -> None:

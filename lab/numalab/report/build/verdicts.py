@@ -259,7 +259,10 @@ def _measured(
     test: ClaimTest | None = None,
     judgement: SizeJudgement | None = None,
 ) -> str:
-    """Write the means, and the change with its interval, p value and family."""
+    """Write the means, and the change with its interval, p value and family.
+
+    Bounds are on the change of the means, which is written for them and without a test.
+    """
     before, after = _sides(claim, runs)
     if not (before and after):
         return "not measured"
@@ -267,10 +270,11 @@ def _measured(
     assert old is not None
     assert new is not None
     parts = [f"{_figure(old.mean)} to {_figure(new.mean)} {unit}"]
-    if test is None or judgement is None:
-        change = change_percent(old.mean, new.mean)
-        parts = [f"{parts[0]} ({change:+.1f}%)" if change is not None else parts[0]]
-    else:
+    tested = test is not None and judgement is not None
+    change = change_percent(old.mean, new.mean)
+    if change is not None and (claim.bounds or not tested):
+        parts = [f"{parts[0]} ({change:+.1f}%)"]
+    if test is not None and judgement is not None:
         parts += [*_tested(test, judgement, unit)]
     return f"{', '.join(parts)}, {old.n} and {runs_of(new.n)}"
 
@@ -293,7 +297,8 @@ def _tested(test: ClaimTest, judgement: SizeJudgement, unit: str) -> Iterator[st
 def _figure(value: float, sign: str = "") -> str:
     """Write three or four digits; large numbers whole, as 181,500 is easier to read than 1.8e5."""
     value = 0.0 if abs(value) < _ROUNDING else value
-    digits = ",.0f" if abs(value) >= 1000 else ".3g" if sign else ".4g"
+    whole = abs(value) >= (999.5 if sign else 1000)  # +999.5 would be +1e+03
+    digits = ",.0f" if whole else ".3g" if sign else ".4g"
     return format(value, sign + digits)
 
 

@@ -242,7 +242,8 @@ def _counts(report: CellReport, index: int) -> Iterator[ReportPart]:
             ("", *title, *table_of_counts(names, counts)), _EVENTS, "table of trace events"
         )
     if sums:
-        means = " and " in runs
+        # Runs that lack the counters are in no sum.
+        means = {str(side.n) for _, *pair in sums for side in pair if side} != {runs}
         title = wrap(f"vmstat, {'mean' if means else 'sum'} of {runs} runs{of}", WIDTH)
         table = table_of_sums(names, sums, means=means)
         yield ReportPart(("", *title, *table), _COUNTERS, "table of vmstat")

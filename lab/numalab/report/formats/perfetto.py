@@ -12,7 +12,7 @@ from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.report.document import StudyResults
 from numalab.report.formats.format import register_format
-from numalab.report.formatting import printable
+from numalab.report.formatting import COMPACT_NOTE, printable
 from numalab.report.page.charts import decision_mark
 from numalab.report.timeline import Span, Timeline
 from numalab.results.layout import Results
@@ -194,5 +194,7 @@ class PerfettoFormat:
                 written.append(path)
         if not written:
             reason = "no run recorded sched:sched_switch: add it to [capture] of the study"
+            if again := study.reports[0].recreate:
+                reason = f"{COMPACT_NOTE} {again}"
             raise UserError(reason, file=results.path)
         return "".join(f"{path}\n" for path in written)

@@ -57,8 +57,8 @@ def _statistics(versus: Comparison | None) -> Json:
 def _smallest(versus: Comparison, effect: float) -> str:
     percent = versus.percent(effect)
     if percent is None:
-        return f"{effect:.3g}"
-    return f"{percent:.2g}%" if percent < 100 else f"{percent:.0f}%"
+        return f"{effect:{',.0f' if effect >= 999.5 else '.3g'}}"
+    return f"{percent:.2g}%" if percent < 99.5 else f"{percent:.0f}%"
 
 
 def _summary(summary: Summary | None, places: int) -> Json:

@@ -319,6 +319,11 @@ def test_a_claim_about_large_numbers() -> None:
     )
 
 
+def test_no_change_is_written_with_an_exponent() -> None:
+    measured = judge(compared(), runs([1.0] * 4, [15.995, 15.994, 15.996, 15.995])).measured
+    assert "change of geometric means +1,000 %" in measured
+
+
 def test_what_was_not_measured_cannot_be_seen() -> None:
     outcome = judge(compared(), [stored("before", None), stored("after", 3)])
     assert outcome.verdict_text.startswith("cannot be seen in this mode because no run before")
@@ -334,4 +339,6 @@ def test_an_expected_verdict_and_a_threshold_are_conditions() -> None:
     bounded = judge(compared(direction=None, above=800.0), samples)
     assert (bounded.holds, bounded.verdict, bounded.figures) == (True, "", None)
     assert bounded.measured == "10 to 90.75 moves (+807.5%), 4 and 4 runs"
+    both = judge(compared(above=800.0), samples).measured
+    assert both.startswith("10 to 90.75 moves (+807.5%), change of geometric means +")
     assert judge(compared(direction="same", at_most=0.0), runs([0.0], [0.0])).holds
