@@ -34,8 +34,8 @@ def find_series(text: str) -> Series:
     """Read the series that `text` names, in this order.
 
     A name below kernel-configs/series; a folder or a file (`load_series`); a range of revisions,
-    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder. `#N` at the end
-    selects the first N patches. Raises UserError.
+    `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder; one with a merge is
+    one patch. `#N` at the end selects the first N patches. Raises UserError.
     """
     head, _, count = text.rpartition("#")
     if head and count.isdecimal() and not home_expanded(text).exists():

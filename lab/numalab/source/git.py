@@ -32,6 +32,7 @@ _ALL_AT_THE_TOP = "/*"
 _STANDARD = "--exclude-standard"
 _IGNORE_BYTES = 1 << 16  # its rules are words of a command line
 _LONGEST = 300  # characters of a message of git
+_MAIL = "From {} Mon Sep 17 00:00:00 2001\n"  # how git-format-patch(1) begins a mail
 
 
 @dataclass(frozen=True)
@@ -200,11 +201,22 @@ def _unwritten(folder: Path, path: Path, failed: CommandFailed) -> HostError:
 
 
 def format_patches(path: Path, first: str, last: str) -> bytes:
-    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" for none."""
+    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" for none.
+
+    A range with a merge is one mail, the difference between the last common commit and `last`:
+    `git format-patch` leaves out what the merge itself changed.
+    """
     # Into files, because lines of a kernel may not be UTF-8.
+    commits = f"{first}..{last}"
     with tempfile.TemporaryDirectory() as scratch:
-        words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-U3", "-o", scratch]
-        git([*words, f"{first}..{last}"], cwd=path)
+        if git(["rev-list", "--merges", "--max-count=1", commits], cwd=path).stdout:
+            words = ["diff-tree", "-r", "--patch", "--no-ext-diff", "--no-textconv", "-M", "-U3"]
+            words += [f"--output={scratch}/diff", merge_base(path, first, last), last]
+            git(words, cwd=path)
+            head = f"{_MAIL.format(last)}Subject: {first[:12]}..{last[:12]}, with its merges\n\n"
+            return head.encode() + Path(scratch, "diff").read_bytes()
+        words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-M", "-U3"]
+        git([*words, "-o", scratch, commits], cwd=path)
         return b"".join(file.read_bytes() for file in sorted(Path(scratch).iterdir()))
 
 

@@ -12,6 +12,7 @@ from numalab.kernel.patch_series import find_series, is_range
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.git import split_git
 from numalab.source.kernel_source import find_source, unpack
+from numalab.source.series import apply_series
 from numalab.source.source_tree import switch_tree
 
 FILE = "kernel/sched/topology.c"
@@ -210,6 +211,36 @@ def test_a_range_of_commits_is_a_series(repository: Path, monkeypatch: pytest.Mo
     assert find_series("v9.9..").info.digest == series.info.digest
     built = ensure_kernel(kernel("linux-source-9.9", f"git:{repository}@v9.9..main"))
     assert "line twenty" in built.bzimage.read_text()
+
+
+@pytest.mark.parametrize("is_linear", [True, False])
+def test_a_range_makes_its_last_commit(repository: Path, is_linear: bool) -> None:
+    """Also what a merge itself changed, and whatever the settings of git say of copies."""
+    git(repository, "config", "diff.renames", "copies")
+    write(repository, "line 5\n", "line five\n")
+    (repository / "copy.c").write_text((repository / FILE).read_text())
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "-m", "a copy")
+    if not is_linear:
+        git(repository, "switch", "--quiet", "-c", "side", "v9.9")
+        write(repository, "line 30", "line thirty")
+        git(repository, "commit", "--quiet", "-am", "on the side")
+        git(repository, "merge", "--quiet", "--no-commit", "main")
+        write(repository, "line 35", "line of the merge")
+        git(repository, "commit", "--quiet", "-am", "the merge")
+    series = find_series(f"git:{repository}@v9.9..HEAD")
+    assert len(series.patches) == (2 if is_linear else 1)
+    patched = apply_series([series], lambda name: shown(repository, f"v9.9:{name}"))
+    assert set(patched) == {FILE, "copy.c"}
+    assert patched == {name: shown(repository, f"HEAD:{name}") for name in patched}
+
+
+def shown(repository: Path, name: str) -> str | None:
+    """Return the text of a file of a revision, None for no file."""
+    done = subprocess.run(
+        ["git", "-C", repository, "show", name], check=False, capture_output=True, text=True
+    )
+    return None if done.returncode else done.stdout
 
 
 @pytest.mark.parametrize(
