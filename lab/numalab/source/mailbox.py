@@ -4,6 +4,7 @@ Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects a
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from email.errors import HeaderParseError
@@ -25,6 +26,11 @@ _BEGIN = re.compile(
 )
 _TAG = re.compile(r"\[([^][]*(?:patch|\brfc)[^][]*)\]", re.IGNORECASE)
 _VERSION = re.compile(r"(?:\b|_|patch|patchset|rfc)v(\d+)\b", re.IGNORECASE)
+_TAGS = re.compile(r"^(?:\s*\[[^]]*\])+\s*")
+_ANSWER = re.compile(r"\s*(?:re|aw|fwd?):", re.IGNORECASE)
+_MESSAGE = re.compile(r"<[^<>\s]+>")  # the name of a message (RFC 5322, 3.6.4)
+_MAX_IDS = 1000  # characters of a header with such names
+_Key = tuple[str | int | None, ...]
 _DIFF = re.compile(r"^(?:diff --git |--- \S+.*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -50,31 +56,114 @@ def with_line_feeds(data: bytes) -> bytes:
 def split_mailbox(data: bytes) -> tuple[str, ...]:
     """Return the patches of a mailbox in the order in which they are to be applied.
 
-    Messages without a diff (cover letters) and answers are left out, and all but the newest version
-    of a series. Where some are tagged "[PATCH]" or "[RFC]", all without a tag are left out, such as
-    "[tip: sched/core]", which say that a patch was merged. The order is that of the numbers in
-    "[PATCH 2/5]", else that of the mailbox. A text is the message's subject and its decoded body,
-    with undecodable bytes as surrogates. Raises PatchError for too many messages.
+    Left out are messages without a diff, answers, cover letters of patches, and all but the newest
+    version of each series (`_by_series`). Beside patches that are tagged "[PATCH]" or "[RFC]", so
+    are messages with another tag, such as "[tip: sched/core]", which say that a patch was merged.
+    The order is that of the mailbox, in a series that of the numbers in "[PATCH 2/5]". A text is
+    the message's subject and its decoded body, with undecodable bytes as surrogates. Raises
+    PatchError for too many messages, a series that lacks patches, and patches of different versions
+    that no subject and no thread makes versions of one series.
     """
     data = with_line_feeds(data)
     lines = list(_BEGIN.finditer(data))
     if len(lines) > MAX_MAILS:
         raise PatchError(f"holds {len(lines)} messages (at most {MAX_MAILS})")
     ends = [*(line.start() for line in lines[1:]), len(data)]
+    messages = (data[line.end() : end] for line, end in zip(lines, ends, strict=True))
+    mails = [_read(at, message) for at, message in enumerate(messages)]
+    chosen = [_newest(series) for series in _by_series(mails)]
+    _check_versions([series[0] for series in chosen])
     patches = []
-    for line, end in zip(lines, ends, strict=True):
-        subject, body = _decode(data[line.end() : end])
-        if _DIFF.search(body) and not re.match(r"(?i)\s*(re|aw|fwd?):", subject):
-            patches.append((_rank(subject), f"Subject: {subject}\n\n{body}"))
-    if any(rank.is_tagged for rank, _ in patches):
-        patches = [(rank, text) for rank, text in patches if rank.is_tagged]
-    newest = max((rank.version for rank, _ in patches), default=1)
-    chosen = [(rank, text) for rank, text in patches if rank.version == newest]
-    if len(lines) > 1:
-        _check_whole([rank for rank, _ in chosen], newest)
-    if all(rank.number is not None for rank, _ in chosen):
-        chosen.sort(key=lambda patch: patch[0].number or 0)
-    return tuple(text for _, text in chosen)
+    for series in chosen:
+        if len(lines) > 1:
+            _check_whole([mail.rank for mail in series], series[0].rank.version)
+        is_numbered = all(mail.rank.number is not None for mail in series)
+        for mail in series:
+            place = (series[0].at, mail.rank.number or 0) if is_numbered else (mail.at, 0)
+            patches.append((place, f"Subject: {mail.subject}\n\n{mail.body}"))
+    return tuple(text for _, text in sorted(patches, key=lambda patch: patch[0]))
+
+
+class _Mail(NamedTuple):
+    """A message: its place in the mailbox, its decoded text, and the first of its thread."""
+
+    at: int
+    subject: str
+    body: str
+    rank: "_Rank"
+    thread: str  # "" where it names no message
+    is_follower: bool  # of another message of the thread
+
+    @property
+    def is_patch(self) -> bool:
+        return bool(_DIFF.search(self.body)) and not re.match(_ANSWER, self.subject)
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it may only say that a patch was merged."""
+        return not self.rank.is_tagged and (self.is_follower or self.subject.startswith("["))
+
+
+def _read(at: int, message: bytes) -> _Mail:
+    headers, subject, body = _decode(message)
+    before = _MESSAGE.search(_header(headers, "references")[:_MAX_IDS])
+    before = before or _MESSAGE.search(_header(headers, "in-reply-to")[:_MAX_IDS])
+    first = before or _MESSAGE.search(_header(headers, "message-id")[:_MAX_IDS])
+    thread = first[0] if first else ""
+    return _Mail(at, subject, body, _rank(subject), thread, before is not None)
+
+
+def _by_series(mails: Sequence[_Mail]) -> list[list[_Mail]]:
+    """Return the patches by series.
+
+    Messages are of one series if they have the same subject without tags, or the same total and
+    either a thread or, without one, a version in common; a number may come once in the latter.
+    """
+    parents: dict[_Key, _Key] = {}
+    numbers: Counter[_Key] = Counter()
+
+    def top(key: _Key) -> _Key:
+        while parents.setdefault(key, key) != key:
+            parents[key] = key = parents[parents[key]]
+        return key
+
+    for mail in mails:
+        rank, own = mail.rank, ("mail", mail.at)
+        if re.match(_ANSWER, mail.subject):
+            continue
+        if subject := _TAGS.sub("", mail.subject).lower():
+            parents[top(("subject", subject))] = top(own)
+        if rank.total and mail.thread:
+            parents[top(("thread", mail.thread, rank.total))] = top(own)
+        if rank.total and not mail.is_follower:
+            numbers[same := (rank.version, rank.total, rank.number)] += 1
+            parents[top(("version", *same[:2], numbers[same]))] = top(own)
+    patches = [mail for mail in mails if mail.is_patch]
+    if any(mail.rank.is_tagged for mail in patches):
+        patches = [mail for mail in patches if not mail.is_note]
+    series: dict[_Key, list[_Mail]] = {}
+    for mail in patches:
+        series.setdefault(top(("mail", mail.at)), []).append(mail)
+    return list(series.values())
+
+
+def _newest(series: Sequence[_Mail]) -> list[_Mail]:
+    """Return the newest version of a series, without its cover letter."""
+    tagged = [mail for mail in series if mail.rank.is_tagged] or series
+    newest = max(mail.rank.version for mail in tagged)
+    mails = [mail for mail in tagged if mail.rank.version == newest]
+    return [mail for mail in mails if mail.rank.number != 0] or mails
+
+
+def _check_versions(firsts: Sequence[_Mail]) -> None:
+    """Raise PatchError for series, by a patch of each, whose versions differ."""
+    for mail in firsts:
+        if mail.rank.version != firsts[0].rank.version:
+            texts = (f"version {m.rank.version} of {m.subject[:80]!r}" for m in (firsts[0], mail))
+            raise PatchError(
+                f"holds {' and '.join(texts)}, which may be two series or versions of one; save "
+                "each series that is to be applied as a file of its own"
+            )
 
 
 def _check_whole(ranks: Sequence["_Rank"], version: int) -> None:
@@ -87,17 +176,20 @@ def _check_whole(ranks: Sequence["_Rank"], version: int) -> None:
         raise PatchError(f"version {version} of its series lacks the patches {numbers}{more}")
 
 
-def _decode(message: bytes) -> tuple[str, str]:
-    """Return a message's subject and its decoded text, that of its parts one after the other."""
+def _decode(message: bytes) -> tuple[Message, str, str]:
+    """Return a message's headers, subject and decoded text, that of its parts one by one."""
     headers, body = _parse(message)
-    subjects = (text for name, text in headers.raw_items() if name.lower() == "subject")
-    subject = unfold(next(subjects, ""))
+    subject = unfold(_header(headers, "subject"))
     if headers.get_content_maintype() == "multipart":
         parts = (_decoded(part, data) for part, data in _text_parts(headers, body, depth=0))
-        return subject, "\n".join(parts)
+        return headers, subject, "\n".join(parts)
     if _encoding(headers) not in _ENCODINGS:
-        return subject, body.decode("utf-8", "surrogateescape")
-    return subject, _decoded(headers, body)
+        return headers, subject, body.decode("utf-8", "surrogateescape")
+    return headers, subject, _decoded(headers, body)
+
+
+def _header(headers: Message, wanted: str) -> str:
+    return next((str(text) for name, text in headers.raw_items() if name.lower() == wanted), "")
 
 
 def _encoding(headers: Message) -> str:

@@ -4,6 +4,7 @@ import base64
 import bz2
 import gzip
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tmp_path: Path) -> Non
         + mail(2, "[PATCH v2 2/2] sched: second", diff("b", "c"))
         + mail(3, "[PATCH v2 1/2] sched: first,\n as it is", diff("a", "b"))
         + mail(4, "Re: [PATCH v2 1/2] sched: first", diff("a", "wrong"))
-        + mail(5, "[PATCH 1/1] sched: an older version", diff("a", "old"))
+        + mail(5, "[PATCH 1/1] Sched: first, as it is", diff("a", "old"))
     )
     series = load_series(box)
     assert series.name == "thread"
@@ -66,6 +67,65 @@ def test_only_the_newest_version_of_a_patch_is_applied(tag: str) -> None:
     box = mail(1, "[PATCH 1/1] a", diff("a", "b")) + mail(2, f"[{tag} 1/1] a", diff("a", "c"))
     (patch,) = split_mailbox(box.encode())
     assert "+c\n" in patch
+
+
+def thread(number: int, *earlier: int) -> str:
+    """Return the headers of a message that answers earlier ones."""
+    names = " ".join(f"<{name}@x>" for name in earlier)
+    return f"Message-Id: <{number}@x>\n" + (f"References: {names}\n" if names else "")
+
+
+A, B, C = diff("a", "b"), diff("b", "c"), diff("c", "d")
+COVER = "A cover letter.\n"
+
+
+@pytest.mark.parametrize(
+    ("mails", "subjects"),
+    [
+        ([("[PATCH] a", A), ("[PATCH] b", B)], ["[PATCH] a", "[PATCH] b"]),
+        ([("a", A), ("[PATCH] b", B)], ["a", "[PATCH] b"]),
+        ([("a", A), ("[PATCH] b", B, 1, 0)], ["a", "[PATCH] b"]),
+        ([("[PATCH] b", B), ("a", A, 1, 0)], ["[PATCH] b"]),
+        ([("[tip: x] a", A), ("[PATCH] b", B)], ["[PATCH] b"]),
+        ([("[PATCH v2] a", A), ("[PATCH] A", B)], ["[PATCH v2] a"]),
+        ([("[PATCH 0/1] x", A), ("[PATCH 1/1] b", B)], ["[PATCH 1/1] b"]),
+        ([("[PATCH 0/1] x", A)], ["[PATCH 0/1] x"]),
+        (
+            [("[PATCH 2/2] b", B), ("[PATCH 1/2] a", A), ("[PATCH 1/2] c", C),
+             ("[PATCH 2/2] d", A)],
+            ["[PATCH 1/2] a", "[PATCH 2/2] b", "[PATCH 1/2] c", "[PATCH 2/2] d"],
+        ),
+        (  # by the subject of the cover letter
+            [("[PATCH 0/1] x", COVER, 1), ("[PATCH 1/1] a", A, 2, 1),
+             ("[PATCH v2 0/2] x", COVER, 3), ("[PATCH v2 1/2] b", B, 4, 3),
+             ("[PATCH v2 2/2] c", C, 5, 3)],
+            ["[PATCH v2 1/2] b", "[PATCH v2 2/2] c"],
+        ),
+        (  # by the thread
+            [("[PATCH 0/1] x", COVER, 1), ("[PATCH 1/1] a", A, 2, 1),
+             ("[PATCH v2 1/1] b", B, 3, 1)],
+            ["[PATCH v2 1/1] b"],
+        ),
+    ],
+)  # fmt: skip
+def test_versions_are_those_of_one_series(
+    mails: list[tuple[str, str, *tuple[int, ...]]], subjects: list[str]
+) -> None:
+    box = "".join(
+        mail(at, subject, body, thread(*ids) if ids else "")
+        for at, (subject, body, *ids) in enumerate(mails, 1)
+    )
+    texts = split_mailbox(box.encode())
+    assert [text.split("\n")[0].removeprefix("Subject: ") for text in texts] == subjects
+
+
+@pytest.mark.parametrize("first", ["a", "[PATCH] a", "[PATCH 1/1] a"])
+def test_patches_that_may_be_versions_of_one_series_are_refused(tmp_path: Path, first: str) -> None:
+    box = tmp_path / "saved.mbox"
+    box.write_text(mail(1, first, A) + mail(2, "[PATCH v2] b", B))
+    message = f"holds version 1 of '{first}' and version 2 of '[PATCH v2] b', which may be two"
+    with pytest.raises(UserError, match=re.escape(message)):
+        load_series(box)
 
 
 def test_a_tag_that_looks_like_a_version_is_none() -> None:
