@@ -17,13 +17,19 @@ from numalab.source.patch import PatchError
 
 MAX_MAILS = 10_000
 _MAX_PARTS, _MAX_DEPTH = 20, 5  # of one message
-_MAX_SUBJECT = 1000
+_MAX_SUBJECT, _MAX_HEADERS = 1000, 1 << 20
 _ENCODINGS = ("quoted-printable", "base64")
-# The line that begins a message, followed by a header; git's own has a commit and a fixed date.
+# The line that begins a message, followed by a header; git's own has a commit and a fixed date,
+# those of some archives a time zone or no seconds.
 # The text before the time is bounded, or the search of a long line would take quadratic time.
 _BEGIN = re.compile(
-    rb"^From \S[^\n]{1,200}?\d\d:\d\d:\d\d \d{4}[^\n]*\n(?=[A-Za-z-]+:)", re.MULTILINE
+    rb"^From \S[^\n]{1,200}?\d\d:\d\d(?::\d\d)?(?: [A-Z+-][A-Z0-9]{1,5}){0,2} \d{4}[^\n]*\n"
+    rb"(?=[A-Za-z-]+:)",
+    re.MULTILINE,
 )
+_BLANK = re.compile(rb"(?:\xef\xbb\xbf)?\s*")  # with the mark of UTF-8 that some editors write
+_HEADER = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,80}:")
+_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
 _TAG = re.compile(r"\[([^][]*(?:patch|\brfc)[^][]*)\]", re.IGNORECASE)
 _VERSION = re.compile(r"(?:\b|_|patch|patchset|rfc)v(\d+)\b", re.IGNORECASE)
 _TAGS = re.compile(r"^(?:\s*\[[^]]*\])+\s*")
@@ -36,16 +42,37 @@ _DIFF = re.compile(r"^(?:diff --git |--- \S+.*\n\+\+\+ )", re.MULTILINE)
 
 def is_mailbox(data: bytes) -> bool:
     """Tell whether the bytes begin with a message of a mailbox."""
-    return _BEGIN.match(data) is not None
+    return _BEGIN.match(_from_its_begin(data)) is not None
 
 
 def is_encoded(data: bytes) -> bool:
-    """Tell whether the bytes begin with a message that must be decoded before its diff is read."""
-    begin = _BEGIN.match(data)
-    if begin is None:
-        return False
-    headers, _ = _parse(with_line_feeds(data[begin.end() :]))
-    return headers.get_content_maintype() == "multipart" or _encoding(headers) in _ENCODINGS
+    """Tell whether the bytes are mails of which one must be decoded before its diff is read.
+
+    They are a mailbox, or one mail without the line that begins it there (.eml).
+    """
+    messages = _messages(data)
+    if len(messages) > MAX_MAILS:
+        return True  # split_mailbox() refuses them
+    headers = (_parse(message)[0] for message in messages)
+    return any(
+        message.get_content_maintype() == "multipart" or _encoding(message) in _ENCODINGS
+        for message in headers
+    )
+
+
+def _from_its_begin(data: bytes) -> bytes:
+    blank = _BLANK.match(data)
+    return data[blank.end() :] if blank is not None else data
+
+
+def _messages(data: bytes) -> list[bytes]:
+    """Return the messages of a mailbox, or one that is alone; none of what is no mail."""
+    data = _from_its_begin(data)
+    if not _BEGIN.match(data):
+        return [data] if _HEADER.match(data) else []
+    lines = list(_BEGIN.finditer(data))
+    ends = [*(line.start() for line in lines[1:]), len(data)]
+    return [data[line.end() : end] for line, end in zip(lines, ends, strict=True)]
 
 
 def with_line_feeds(data: bytes) -> bytes:
@@ -54,7 +81,7 @@ def with_line_feeds(data: bytes) -> bytes:
 
 
 def split_mailbox(data: bytes) -> tuple[str, ...]:
-    """Return the patches of a mailbox in the order in which they are to be applied.
+    """Return the patches of a mailbox, or of one mail, in the order in which they are applied.
 
     Left out are messages without a diff, answers, cover letters of patches, and all but the newest
     version of each series (`_by_series`). Beside patches that are tagged "[PATCH]" or "[RFC]", so
@@ -64,18 +91,15 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     PatchError for too many messages, a series that lacks patches, and patches of different versions
     that no subject and no thread makes versions of one series.
     """
-    data = with_line_feeds(data)
-    lines = list(_BEGIN.finditer(data))
-    if len(lines) > MAX_MAILS:
-        raise PatchError(f"holds {len(lines)} messages (at most {MAX_MAILS})")
-    ends = [*(line.start() for line in lines[1:]), len(data)]
-    messages = (data[line.end() : end] for line, end in zip(lines, ends, strict=True))
+    messages = _messages(data)
+    if len(messages) > MAX_MAILS:
+        raise PatchError(f"holds {len(messages)} messages (at most {MAX_MAILS})")
     mails = [_read(at, message) for at, message in enumerate(messages)]
     chosen = [_newest(series) for series in _by_series(mails)]
     _check_versions([series[0] for series in chosen])
     patches = []
     for series in chosen:
-        if len(lines) > 1:
+        if len(messages) > 1:
             _check_whole([mail.rank for mail in series], series[0].rank.version)
         is_numbered = all(mail.rank.number is not None for mail in series)
         for mail in series:
@@ -204,13 +228,17 @@ def _decoded(part: Message, data: bytes) -> str:
 
 
 def _parse(message: bytes) -> tuple[Message, bytes]:
-    """Split a message into its headers and its body.
+    """Split a message into its headers and its body; where those end in CR LF, both have LF.
 
     The standard library parses the parts of a body recursively, and its newer policies parse a
     header in quadratic time; the parser's own is the old one (compat32).
     """
-    head, _, body = (b"\n" + message).partition(b"\n\n")
-    return BytesHeaderParser().parsebytes(head[1:] + b"\n\n"), body
+    message = b"\n" + message
+    end = _END_OF_HEADERS.search(message)
+    head, body = (message[: end.start()], message[end.end() :]) if end else (message, b"")
+    if end is not None and b"\r" in end[0]:
+        head, body = head.replace(b"\r\n", b"\n"), body.replace(b"\r\n", b"\n")
+    return BytesHeaderParser().parsebytes(head[1:_MAX_HEADERS] + b"\n\n"), body
 
 
 def _text_parts(headers: Message, body: bytes, depth: int) -> Iterator[tuple[Message, bytes]]:

@@ -108,11 +108,13 @@ def load_series(path: Path) -> Series:
     file = path / "series"
     if not os.path.lexists(file):
         return _load_folder(path)
-    names = parse_series(_read_in(file, path), file)
+    names = parse_series(_text(_data_in(file, path)), file)
     if not names:
         raise UserError("lists no patch", file=file)
-    patches = (path / name for name in names)
-    texts = ((patch, _read_in(patch, path, file)) for patch in patches)
+    for name in names:
+        if not os.path.lexists(path / name):
+            raise UserError(f"{name} is listed but missing", file=file)
+    texts = (text for name in names for text in _texts_in(path / name, path))
     return Series(path.name, _parse_patches(texts, file))
 
 
@@ -129,7 +131,7 @@ def _load_folder(path: Path) -> Series:
 
 def _load_file(path: Path) -> Series:
     data = _unpacked(read_bounded(path, MAX_PATCH_BYTES), path)
-    if is_mailbox(data):
+    if is_mailbox(data) or is_encoded(data):
         return load_mailbox(data, path)
     return Series(path.stem, _parse_patches([(path, _text(data))], path))
 
@@ -309,12 +311,6 @@ def _texts_in(path: Path, folder: Path) -> list[tuple[Path, str]]:
     """Read a patch of a folder; git-apply(1) cannot read that of an encoded mail as it is."""
     data = _data_in(path, folder)
     return _mail_texts(data, path) if is_encoded(data) else [(path, _text(data))]
-
-
-def _read_in(path: Path, folder: Path, listed_in: Path | None = None) -> str:
-    if listed_in is not None and not os.path.lexists(path):
-        raise UserError(f"{path.name} is listed but missing", file=listed_in)
-    return _text(_data_in(path, folder))
 
 
 def _data_in(path: Path, folder: Path) -> bytes:

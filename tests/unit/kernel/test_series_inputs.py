@@ -196,6 +196,46 @@ def test_encoded_mails_are_decoded(tmp_path: Path) -> None:
     assert applied(folder) == "c\n"
 
 
+QUOTED = "Content-Transfer-Encoding: quoted-printable\n"
+DATE = "Thu Nov  3 10:00:00 2022\n"
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "", "Return-Path: <x@y>\n", "From 1@x Thu Nov 03 10:00:00 +0000 2022\n",
+        "From x@y Thu Nov  3 10:00:00 CET 2022\n", "From x@y Thu Nov  3 10:00 2022\n",
+        f"From x@y {DATE}", f"\n\r\nFrom x@y {DATE}", f"\ufeffFrom x@y {DATE}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("place", ["file", "folder", "quilt"])
+def test_a_mail_is_decoded_however_it_begins(
+    tmp_path: Path, begin: str, ends: str, place: str
+) -> None:
+    text = f"{begin}From: S. <s@x>\nSubject: [PATCH] x\n{QUOTED}\n{diff('a', 'b =3D 1')}"
+    file = tmp_path / "x.patch"
+    file.write_bytes(text.replace("\n", ends).encode())
+    if place == "quilt":
+        (tmp_path / "series").write_text("x.patch\n")
+    assert applied(file if place == "file" else tmp_path) == "b = 1\n"
+
+
+def test_a_later_mail_of_a_patch_in_a_folder_is_decoded(tmp_path: Path) -> None:
+    second = mail(2, "[PATCH 2/2] b", diff("b", "c =3D 1"), QUOTED)
+    (tmp_path / "x.patch").write_text(mail(1, "[PATCH 1/2] a", A) + second)
+    assert applied(tmp_path) == "c = 1\n"
+
+
+def test_mails_of_a_mailbox_may_end_their_lines_in_different_ways(tmp_path: Path) -> None:
+    box = tmp_path / "saved.mbox"
+    mails = [mail(1, "[PATCH] a", A), mail(2, "[PATCH] b", B), mail(3, "[PATCH] c", C)]
+    mails[1] = mails[1].replace("\n", "\r\n") + "\n"
+    box.write_bytes("".join(mails).encode())
+    assert [patch.subject for patch in load_series(box).patches] == ["a", "b", "c"]
+    assert applied(box) == "d\n"
+
+
 def test_the_subject_of_a_patch_in_a_folder_is_decoded(tmp_path: Path) -> None:
     subject = "[PATCH] =?UTF-8?q?Gr=C3=B6=C3=9Fe:=20a?=\n =?UTF-8?q?=20word?="
     (tmp_path / "0001-x.patch").write_text(mail(1, subject, diff("a", "b")))
