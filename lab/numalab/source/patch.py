@@ -1,8 +1,8 @@
 """Unified diffs: parse one, and apply it to text without fuzz. Pure.
 
 Patches of `git format-patch`, b4 and quilt: new, deleted and renamed files, and changed modes;
-binary patches, copies, symbolic links and submodules are refused. Format: "Detailed Unified" in the
-GNU diffutils manual; git-diff(1), "Generating patch text with -p".
+binary patches, copies, symbolic links, submodules and diffs of merges are refused. Format:
+"Detailed Unified" in the GNU diffutils manual; git-diff(1), "Generating patch text with -p".
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
+_COMBINED = ("diff --cc ", "diff --combined ", "@@@ -")
 _NO_NEWLINE = "\\ No newline at end of file"
 _NEARBY = 400  # lines up and down to search for the place of a failing hunk
 _SHOWN = 200  # lines of a failing hunk
@@ -101,6 +102,8 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
             hunk, at = _parse_hunk(lines, at)
             files[-1].hunks.append(hunk)
             continue
+        elif line.startswith(_COMBINED):
+            raise PatchError(f"line {at + 1}: the combined diff of a merge cannot be applied")
         elif files and not files[-1].hunks:
             _extended_header(files[-1], line, at)
         at += 1

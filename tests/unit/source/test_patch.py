@@ -121,6 +121,8 @@ def test_a_hunk_that_is_in_already_is_said_to_be() -> None:
         ("--- a/../etc\n+++ b/f\n", "line 1: '../etc' leads out of the source tree"),
         ("--- a//etc/f\n+++ b/f\n", "line 1: '/etc/f' leads out of the source tree"),
         ("diff --git a/f b/f\nGIT binary patch\n", "line 2: binary patches cannot be applied"),
+        ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\ndiff --cc g\n", "line 6: the combined diff of a"),
+        ("--- a/f\n+++ b/f\n@@@ -1,1 -1,1 +1,2 @@@\n++a\n", "line 3: the combined diff of a m"),
         ("diff --git a/f b/g\ncopy from f\ncopy to g\n", "line 2: patches that copy a file"),
         ("diff --git x\n", "line 1: cannot read the names in 'diff --git x'"),
     ],
