@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def find_series(text: str) -> Series:
     `git:PATH@FROM..TO`, or FROM..TO in the repository of the current folder; one with a merge is
     one patch. `#N` at the end selects the first N patches. Raises UserError.
     """
-    head, _, count = text.rpartition("#")
-    if head and count.isdecimal() and not home_expanded(text).exists():
-        return _first_patches(find_series(head), int(count))
+    head, count = _split_count(text)
+    if count is not None:
+        return _first_patches(find_series(head), count)
     if "/" not in text and text in list_series():
         return load_series(series_path(text))
     path = home_expanded(text)
@@ -66,7 +67,7 @@ def is_series(text: str) -> bool:
         return True
     if is_range(text):
         return True
-    path = home_expanded(text.rpartition("#")[0] or text)
+    path = home_expanded(_split_count(text)[0])
     with reading(path):
         if path.is_dir():
             patches = (path / "series").exists() or any(path.glob("*.patch"))
@@ -82,6 +83,8 @@ def is_series(text: str) -> bool:
 def is_range(text: str) -> bool:
     """Tell whether `text` is `git:PATH@FROM..TO`, or FROM..TO in the current folder."""
     if text.startswith(git.PREFIX):
+        with suppress(UserError):
+            return ".." in git.split_git(text)[1]
         return ".." in text.rpartition("@")[2] and "@" in text
     is_path = text.startswith((".", "/", "~")) or re.search(r"(^|[/+])\.\.(/|$)", text)
     return ".." in text and not is_path and not home_expanded(text).exists()
@@ -103,6 +106,14 @@ def series_name(text: str) -> str:
     return text.rstrip("/").rpartition("/")[2] if "/" in text else text
 
 
+def _split_count(text: str) -> tuple[str, int | None]:
+    """Split `#N` off the end, unless that is part of a file's name."""
+    head, _, count = text.rpartition("#")
+    if head and count.isdecimal() and not home_expanded(text).exists():
+        return head, int(count)
+    return text, None
+
+
 def _first_patches(series: Series, count: int) -> Series:
     if not 1 <= count <= len(series.patches):
         raise UserError(f"{series.name} has patches 1 to {len(series.patches)}, not {count}")
@@ -111,6 +122,7 @@ def _first_patches(series: Series, count: int) -> Series:
 
 def _range_ends(text: str) -> tuple[Path, str, tuple[str, str]]:
     """Return the repository of a range, its text, and the ids of its two ends."""
+    text, _ = _split_count(text)
     text = text if text.startswith(git.PREFIX) else f"{git.PREFIX}.@{text}"
     path, revisions = git.split_git(text)
     first, dots, last = revisions.partition("..")

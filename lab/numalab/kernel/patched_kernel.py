@@ -56,14 +56,15 @@ def patched_kernel(
     """Return the kernel of a patch, without a build.
 
     `texts` are arguments of `find_series`; the patches of several are applied in this order.
-    `base` is an argument of `find_kernel`; by default, it is the kernel that a range of commits
-    starts from, else the newest kernel that the patch applies to. The patches are copied to the
-    cache, and the kernel is built from the copy. Raises UserError for a patch that does not apply.
+    `base` is an argument of `find_kernel`; by default, it is the kernel that the first range of
+    commits starts from, else the newest kernel that the patch applies to. The patches are copied to
+    the cache, and the kernel is built from the copy. Raises UserError for a patch that does not
+    apply.
     """
     series = _joined([find_series(text) for text in texts])
     name, note = base, ""
-    if base is None and len(texts) == 1 and is_range(texts[0]):
-        name = range_base(texts[0])
+    if base is None and (first := next(filter(is_range, texts), None)) is not None:
+        name = range_base(first)
         note = f"on {name}, where the range begins"
     if name is not None:
         kernel = find_kernel(name, tell)

@@ -8,7 +8,7 @@ import pytest
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
 from numalab.kernel.kernel_specs import KernelSpec
-from numalab.kernel.patch_series import find_series, is_range
+from numalab.kernel.patch_series import find_series, is_range, is_series, range_base
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.git import split_git
 from numalab.source.kernel_source import find_source, unpack
@@ -202,6 +202,22 @@ def test_a_folder_without_git(repository: Path, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_path_above_is_no_range(text: str, is_one: bool) -> None:
     assert is_range(text) is is_one
+
+
+@pytest.mark.parametrize(
+    ("revisions", "is_one"),
+    [("v9.9..@", True), ("@~1..@", True), ("v9.9..main@{0}", True), ("v9.9..main#1", True),
+     ("@", False), ("main@{0}", False)],
+)  # fmt: skip
+def test_the_end_of_a_range_may_hold_an_at_sign(
+    repository: Path, revisions: str, is_one: bool
+) -> None:
+    text = f"git:{repository}@{revisions}"
+    assert is_range(text) is is_series(text) is is_one
+    if is_one:
+        assert len(find_series(text).patches) == 1
+        begin = find_source(range_base(text)).digest
+        assert begin == find_source(f"git:{repository}@v9.9").digest
 
 
 def test_a_range_of_commits_is_a_series(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.kernel.patch_series import find_series, with_series
+from numalab.kernel.patch_series import find_series, is_series, with_series
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.mailbox import split_mailbox
 from numalab.source.patch import HunkFailed, parse_patch, renew_offsets
@@ -312,6 +312,13 @@ def test_a_name_of_a_series_comes_before_a_file(
     (tmp_path / "change").write_text(diff("a", "b"))
     assert find_series("change").patches[0].subject == "sched: change line ten"
     assert find_series("./change").patches[0].subject == "change"
+
+
+def test_a_name_may_hold_a_number_sign(project: Path, tmp_path: Path) -> None:
+    file = tmp_path / "fix#2.patch"
+    file.write_text(diff("a", "b"))
+    assert is_series(str(file)) and is_series(f"{file}#1")
+    assert find_series(f"{file}#1").name == "fix#2#1"
 
 
 def test_a_trial_is_the_base_with_one_series_more(project: Path) -> None:
