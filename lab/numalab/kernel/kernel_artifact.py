@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numalab.artifact.kinds import RecordKind, record_title, register_kind
-from numalab.kernel.old_kernels import PAUSES
+from numalab.kernel.old_kernels import PAUSE, PAUSES
 from numalab.source.series import SeriesInfo
 
 # Since 6.12 a trace instance can lie in reserved memory (kernel/trace/ring_buffer.c, rb_meta_*).
@@ -51,8 +51,12 @@ class BuiltKernel:
     @property
     def runs_in_icount(self) -> bool:
         """Tell whether the kernel brings up its CPUs in icount mode."""
-        patched = any(series.name == PAUSES for series in self.series)
-        return patched or self._is_since(_RUNS_IN_ICOUNT)
+        return self.pauses or self._is_since(_RUNS_IN_ICOUNT)
+
+    @property
+    def pauses(self) -> bool:
+        """Tell whether it has the series `PAUSES`, or its patch in one of another name."""
+        return any(series.name == PAUSES or PAUSE in series.patches for series in self.series)
 
     def lacks(self, *options: str) -> tuple[str, ...]:
         """Return the options, such as `SMP`, that are not built in; none if that is not known."""

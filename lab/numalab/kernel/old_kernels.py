@@ -1,7 +1,5 @@
 """What kernels lack that numalab uses, by version. Pure."""
 
-from collections.abc import Collection
-
 from numalab.kernel.config_fragment import version_numbers
 
 # The first version that has it, the name of the feature, and what becomes of guests without it.
@@ -20,14 +18,17 @@ _FEATURES = (
         "all CPUs have the same ones; no balance masks in the log",
     ),
 )
-PAUSES = "relax-at-bring-up"  # the series with which kernels before 6.5 run in mode icount
+# The series with which kernels before 6.5 run in mode icount, and the subject of its patch.
+PAUSES = "relax-at-bring-up"
+PAUSE = "x86/smpboot: Pause while waiting for a CPU that comes up"
 _PARALLEL = (6, 5)
 
 
-def lacking(release: str, series: Collection[str] = ()) -> tuple[str, ...]:
+def lacking(release: str, *, pauses: bool = False) -> tuple[str, ...]:
     """Return a line for each feature that the kernel `release` lacks, the newest first.
 
-    `series` are the names of its patch series. An unknown release lacks nothing.
+    `pauses` tells whether it has the patch of the series `PAUSES`. An unknown release lacks
+    nothing.
     """
     try:
         version = version_numbers(release)
@@ -35,6 +36,6 @@ def lacking(release: str, series: Collection[str] = ()) -> tuple[str, ...]:
         return ()
     lines = [f"{name} ({since[0]}.{since[1]}): {effect}" for since, name, effect in _FEATURES
              if version < since]  # fmt: skip
-    if version < _PARALLEL and PAUSES not in series:
+    if version < _PARALLEL and not pauses:
         lines.insert(0, f"bring-up of CPUs in mode icount (6.5): add the series {PAUSES}")
     return tuple(lines)

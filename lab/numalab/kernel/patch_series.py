@@ -141,41 +141,52 @@ def _load_range(text: str) -> Series:
     return load_mailbox(mails, Path(name), name)
 
 
-def groups_by_series() -> dict[str, Construction]:
-    """Return the construction of sched groups of the kernels in kernels.toml, by series' digests.
+def groups_by_series() -> dict[tuple[str, ...], Construction]:
+    """Return the construction of sched groups of the kernels in kernels.toml, by patches' digests.
 
     A series that some kernel has without one, such as relax-at-bring-up, makes none. Raises
     UserError for a series that cannot be read.
     """
     pairs = [(name, spec.groups) for spec in load_kernels().values() for name in spec.series]
-    digests = {name: find_series(name).info.digest for name in dict.fromkeys(dict(pairs))}
-    groups: dict[str, Construction] = {}
+    digests = {name: _digests(find_series(name)) for name in dict.fromkeys(dict(pairs))}
+    groups: dict[tuple[str, ...], Construction] = {}
     for name, construction in pairs:
         first = groups.setdefault(digests[name], construction)
         groups[digests[name]] = construction if construction is Construction.NOW else first
     return groups
 
 
+def _digests(series: Series) -> tuple[str, ...]:
+    return tuple(patch.digest for patch in series.patches)
+
+
 def with_series(
-    base: KernelSpec, text: str, groups: Mapping[str, Construction] | None = None
+    base: KernelSpec, text: str, groups: Mapping[tuple[str, ...], Construction] | None = None
 ) -> KernelSpec:
     """Return `base` with one more series, an argument of `find_series`.
 
-    If all kernels in kernels.toml with that series have a construction of sched groups, the result
-    has the same; a caller with many series passes the `groups_by_series`. Raises UserError for a
-    prebuilt base and for a series that cannot be read.
+    If all kernels in kernels.toml with that series, or with one whose patches are all in it, have a
+    construction of sched groups, the result has the same; a caller with many series passes the
+    `groups_by_series`. Raises UserError for a prebuilt base and for a series that cannot be read.
     """
     if base.is_prebuilt:
         raise UserError(f"{base.name} is prebuilt: patches need a source", key="--base")
     series = find_series(text)
-    made = (groups_by_series() if groups is None else groups).get(series.info.digest)
     return replace(
         base,
         name=f"{base.name}+{series.name}",
         summary=f"{base.name} with {series.name}",
         series=(*base.series, text),
-        groups=base.groups if made in (None, Construction.NOW) else made,
+        groups=_made_by(series, groups_by_series() if groups is None else groups) or base.groups,
     )
+
+
+def _made_by(series: Series, groups: Mapping[tuple[str, ...], Construction]) -> Construction | None:
+    """Return the construction that a series makes, None for one that makes none."""
+    own = _digests(series)
+    parts = [own] if own in groups else [part for part in groups if set(part) <= set(own)]
+    made = (groups[part] for part in parts if groups[part] is not Construction.NOW)
+    return next(made, None)
 
 
 def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, ...]:

@@ -151,7 +151,7 @@ def _saved_kernel(
     saved: SavedPatch,
     base: KernelSpec,
     note: str = "",
-    groups: Mapping[str, Construction] | None = None,
+    groups: Mapping[tuple[str, ...], Construction] | None = None,
 ) -> KernelSpec:
     kernel = with_series(base, saved.series, groups)
     return replace(kernel, name=saved.kernel, base=base, note=note)

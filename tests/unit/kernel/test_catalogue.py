@@ -7,7 +7,8 @@ from numalab.errors import UserError
 from numalab.kernel.config_fragment import merge
 from numalab.kernel.kernel_config import read_fragments
 from numalab.kernel.kernel_specs import fragment_path, load_kernels, series_path
-from numalab.kernel.patch_series import with_series
+from numalab.kernel.old_kernels import PAUSE, PAUSES
+from numalab.kernel.patch_series import find_series, with_series
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.source.series import load_series
 from numalab.topology.predict.groups import Construction
@@ -67,3 +68,22 @@ def test_a_series_of_plain_kernels_makes_no_groups(monkeypatch: pytest.MonkeyPat
     base = load_kernels()["debian-6.12"]
     assert with_series(base, "relax-at-bring-up").groups is Construction.NOW
     assert with_series(base, "groups-of-the-post").groups is Construction.POST_2017
+
+
+def test_several_series_in_one_make_the_groups_of_each(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `numalab patch A B` joins them; the same holds for a part of a series."""
+    monkeypatch.setenv("NUMALAB_HOME", str(REPOSITORY))
+    base = load_kernels()["debian-6.12"]
+    names = ("relax-at-bring-up", "undo-group-construction", "mutation-percentage")
+    patches = [patch for name in names for patch in find_series(name).patches]
+    for number, patch in enumerate(patches):
+        (tmp_path / f"{number}.patch").write_text(patch.text)
+    assert with_series(base, str(tmp_path)).groups is Construction.BEFORE_4_13
+    assert with_series(base, f"{tmp_path}#2").groups is Construction.NOW
+
+
+def test_a_kernel_that_pauses_is_told_by_the_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMALAB_HOME", str(REPOSITORY))
+    assert find_series(PAUSES).info.patches == (PAUSE,)

@@ -9,6 +9,7 @@ import pytest
 
 from numalab.artifact.digest import hash_file
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
+from numalab.kernel.old_kernels import PAUSE
 from numalab.source.series import SeriesInfo
 
 SERIES = (SeriesInfo("mine", "5" * 64, ("one.patch", "two.patch")),)
@@ -116,5 +117,8 @@ def test_what_a_release_can(
 ) -> None:
     kernel = dataclasses.replace(built, release=release)
     assert (kernel.keeps_trace, kernel.runs_in_icount) == (keeps_trace, runs_in_icount)
-    pauses = (SeriesInfo("relax-at-bring-up", "0", ()),)
-    assert dataclasses.replace(kernel, series=pauses).runs_in_icount
+    for pauses in (
+        SeriesInfo("relax-at-bring-up", "0", ()),
+        SeriesInfo("relax-at-bring-up-and-1", "0", (PAUSE, "another")),
+    ):
+        assert dataclasses.replace(kernel, series=(pauses,)).runs_in_icount

@@ -208,7 +208,7 @@ def _built_lines(built: BuiltKernel | None) -> list[str]:
 
 
 def _lacking(built: BuiltKernel) -> tuple[str, ...]:
-    return lacking(built.release, {series.name for series in built.series})
+    return lacking(built.release, pauses=built.pauses)
 
 
 @app.command("try")
