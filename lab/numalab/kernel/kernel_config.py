@@ -1,6 +1,7 @@
 """Makes a `.config` from fragments, and checks every option."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -62,13 +63,28 @@ def read_fragments(paths: Iterable[Path]) -> tuple[Fragment, ...]:
 
 
 def added_options(series: Iterable[Series]) -> tuple[str, ...]:
-    """Return the options that series add to Kconfig files, sorted; not those that they move."""
-    files = [file for applied in series for patch in applied.patches for file in patch.files]
-    kconfig = [file for file in files if PurePath(file.new or "").name.startswith("Kconfig")]
-    lines = [line for file in kconfig for hunk in file.hunks for line in hunk.lines]
-    changed = [match for line in lines if (match := _ADDED.fullmatch(line)) is not None]
-    added, removed = ({f"CONFIG_{m[2]}" for m in changed if m[1] == sign} for sign in "+-")
-    return tuple(sorted(added - removed))
+    """Return the options that series add to Kconfig files, sorted; not those that they move.
+
+    Such an option is in no line that the first patch of it removes, and in more lines that the
+    patches add than in lines that they remove.
+    """
+    begin: dict[str, Counter[str]] = {}  # of each option, the signs of its lines in its first patch
+    total: Counter[str] = Counter()
+    for patch in (patch for applied in series for patch in applied.patches):
+        signs: dict[str, Counter[str]] = {}
+        kconfig = [f for f in patch.files if _is_kconfig(f.old) or _is_kconfig(f.new)]
+        for line in (line for file in kconfig for hunk in file.hunks for line in hunk.lines):
+            if (match := _ADDED.fullmatch(line)) is not None:
+                name = f"CONFIG_{match[2]}"
+                signs.setdefault(name, Counter())[match[1]] += 1
+                total[name] += 1 if match[1] == "+" else -1
+        for name, counted in signs.items():
+            begin.setdefault(name, counted)
+    return tuple(sorted(name for name in begin if total[name] > 0 and not begin[name]["-"]))
+
+
+def _is_kconfig(name: str | None) -> bool:
+    return name is not None and PurePath(name).name.startswith("Kconfig")
 
 
 def request_config(

@@ -150,6 +150,35 @@ ADDS = """\
 """
 
 
+@pytest.mark.parametrize(
+    ("patches", "added"),
+    [
+        ([["+config NEW"], ["-config NEW", "+menuconfig NEW"]], ("CONFIG_NEW",)),
+        ([["+config NEW"], ["-config NEW"], ["+config NEW"]], ("CONFIG_NEW",)),
+        ([["+config NEW"], ["-config NEW"]], ()),
+        ([["-config OLD"], ["+config OLD"]], ()),
+        ([["-config OLD", "+config OLD"], ["+config OLD"]], ()),
+    ],
+)
+def test_what_a_later_patch_of_a_series_moves_stays_added(
+    tmp_path: Path, patches: list[list[str]], added: tuple[str, ...]
+) -> None:
+    for number, lines in enumerate(patches):
+        counts = [sum(line[0] == sign for line in lines) + 1 for sign in "-+"]
+        text = "".join(f"{line}\n" for line in lines)
+        head = f"--- a/Kconfig\n+++ b/Kconfig\n@@ -1,{counts[0]} +1,{counts[1]} @@\n config A\n"
+        (tmp_path / f"{number}.patch").write_text(head + text)
+    assert added_options([load_series(tmp_path)]) == added
+
+
+def test_an_option_of_a_file_that_is_deleted_is_moved(tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(
+        "--- a/Kconfig.old\n+++ /dev/null\n@@ -1 +0,0 @@\n-config OLD\n"
+        "--- a/Kconfig\n+++ b/Kconfig\n@@ -1 +1,2 @@\n config A\n+config OLD\n"
+    )
+    assert added_options([load_series(tmp_path / "x.patch")]) == ()
+
+
 def test_options_that_a_patch_adds_have_their_defaults(tmp_path: Path) -> None:
     (tmp_path / "x.patch").write_text(ADDS)
     added = added_options([load_series(tmp_path / "x.patch")])
