@@ -18,6 +18,7 @@ from numalab.source.plain_files import NotPlain
 from numalab.source.series import (
     Series,
     apply_series,
+    is_named_as_patch,
     load_mailbox,
     load_series,
     looks_like_patch,
@@ -26,8 +27,6 @@ from numalab.source.series import (
 from numalab.source.source_tree import original_reader
 from numalab.topology.predict.groups import Construction
 
-_PATCHES = (".patch", ".diff", ".mbox", ".mbx", ".eml")
-_PACKED = (".gz", ".xz", ".bz2", ".zst")  # the last two are not read, and the error says so
 _LOOKED_AT = 1 << 20  # bytes of a file with another name
 
 
@@ -70,11 +69,11 @@ def is_series(text: str) -> bool:
     path = home_expanded(_split_count(text)[0])
     with reading(path):
         if path.is_dir():
-            patches = (path / "series").exists() or any(path.glob("*.patch"))
-            return (patches or any(path.glob("*.diff"))) and not (path / "Makefile").exists()
+            patches = (path / "series").exists() or any(map(is_named_as_patch, path.iterdir()))
+            return patches and not (path / "Makefile").exists()
         if not path.is_file() or path.name.endswith(ENDINGS):
             return False
-        if (path.stem if path.suffix in _PACKED else path.name).endswith(_PATCHES):
+        if is_named_as_patch(path):
             return True
         with open_regular(path) as file:
             return looks_like_patch(file.read(_LOOKED_AT))

@@ -31,6 +31,8 @@ MAX_PATCH_BYTES = 16 << 20
 MAX_PATCHES, MAX_SERIES_BYTES, MAX_LINES = 10_000, 64 << 20, 1_000_000
 MAX_FILES = 20_000
 _XZ_MEMORY = 128 << 20  # bytes; `xz -9` needs 65 MiB to unpack
+_PATCHES, _MAILS = (".patch", ".diff"), (".mbox", ".mbx", ".eml")
+_PACKED = (".gz", ".xz", ".bz2", ".zst")  # the last two are not read, and the error says so
 _FOLDERS = ("kernel", "kernel/sched", "mm")  # where a patch may have been made, instead of the top
 _Read = Callable[[str], SourceFile | None]
 _DIFF = re.compile(rb"^(?:diff --git a/|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
@@ -120,12 +122,13 @@ def load_series(path: Path) -> Series:
 
 def _load_folder(path: Path) -> Series:
     """Read a folder without a file `series`, such as that of `git format-patch`."""
-    files = sorted({*path.glob("*.patch"), *path.glob("*.diff")})
+    with reading(path):
+        files = sorted(filter(is_named_as_patch, path.iterdir()))
     # A cover letter holds no diff.
     listed = (file for file in files if "cover-letter" not in file.name)
     patches = _parse_patches((text for file in listed for text in _texts_in(file, path)), path)
     if not patches:
-        raise UserError("holds no file called series, *.patch or *.diff", file=path)
+        raise UserError("holds no file called series, *.patch, *.diff or *.mbox", file=path)
     return Series(path.resolve().name, patches)
 
 
@@ -158,6 +161,11 @@ def _mail_texts(data: bytes, path: Path) -> list[tuple[Path, str]]:
     # A message has no file; errors name its number.
     names = [path.with_name(f"{path.name}, patch {number}") for number in range(1, len(texts) + 1)]
     return list(zip([path] if len(texts) == 1 else names, texts, strict=True))
+
+
+def is_named_as_patch(path: Path) -> bool:
+    """Tell whether a file is a patch, a mailbox or a mail by its name; it may be packed."""
+    return (path.stem if path.suffix in _PACKED else path.name).endswith((*_PATCHES, *_MAILS))
 
 
 def looks_like_patch(start: bytes) -> bool:
@@ -309,8 +317,9 @@ def parse_subject(text: str) -> str:
 
 def _texts_in(path: Path, folder: Path) -> list[tuple[Path, str]]:
     """Read a patch of a folder; git-apply(1) cannot read that of an encoded mail as it is."""
-    data = _data_in(path, folder)
-    return _mail_texts(data, path) if is_encoded(data) else [(path, _text(data))]
+    data = _unpacked(_data_in(path, folder), path)
+    is_box = path.suffix in (*_MAILS, *_PACKED) and is_mailbox(data)
+    return _mail_texts(data, path) if is_box or is_encoded(data) else [(path, _text(data))]
 
 
 def _data_in(path: Path, folder: Path) -> bytes:

@@ -278,6 +278,23 @@ def test_one_patch_and_a_folder_of_patches(tmp_path: Path) -> None:
     assert applied(tmp_path / "0002-b.patch", "b\n") == "c\n"
 
 
+def test_packed_patches_and_mailboxes_of_a_folder_are_read(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    old = mail(1, "[PATCH 1/1] c", diff("c", "old"))
+    (folder / "0003-c.mbox").write_text(old + mail(2, "[PATCH v2 1/1] c", C))
+    assert is_series(str(folder))
+    (folder / "0002-b.patch.gz").write_bytes(gzip.compress(B.encode()))
+    (folder / "0001-a.patch").write_text(A)
+    assert applied(folder) == "d\n"
+    (folder / "series").write_text("0001-a.patch\n0002-b.patch.gz\n")
+    assert applied(folder) == "c\n"
+    (folder / "series").unlink()
+    (folder / "0004.diff.bz2").write_bytes(bz2.compress(A.encode()))
+    with pytest.raises(UserError, match=r"0004\.diff\.bz2: is compressed by bzip2"):
+        load_series(folder)
+
+
 def test_an_error_in_a_mailbox_says_which_patch(tmp_path: Path) -> None:
     box = tmp_path / "bad.mbx"
     box.write_text(
