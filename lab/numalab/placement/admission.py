@@ -123,18 +123,31 @@ def may_lock_memory() -> bool:
 def _alone(
     machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int]
 ) -> Placement:
-    """Place the machine on free CPUs. Raises HostBusy if that makes the placement worse."""
+    """Place the machine on free CPUs. Raises HostBusy if that makes the placement worse.
+
+    Where it measures time, any other placement is worse: runs on other CPUs are not compared.
+    """
     whole = _place(machine, host, allowed)
-    if not taken & allowed:
+    if not taken:
         return whole
     free = allowed - taken
     fits = free and set(machine.vcpu_cpus) <= free
-    placement = _place(machine, host, free) if fits else None
+    placement = _place(machine, host, free, taken) if fits else None
     if placement is None or placement.most_on_one > whole.most_on_one:
         raise HostBusy(
             f"{machine.topology.cpu_count} vCPUs need more host CPUs than are free:"
             f" {format_cpulist(taken & allowed)} run other guests",
             hint="wait until they have ended, or use another mode than kvm",
+        )
+    reason, moves = "", (placement.vcpus, placement.emulator) != (whole.vcpus, whole.emulator)
+    if whole.timing and not placement.timing:
+        reason = "its times would not be valid"
+    elif machine.measures_time and moves:
+        reason = "it would not have the CPUs of its other runs"
+    if reason:
+        raise HostBusy(
+            f"host CPUs {format_cpulist(taken)} run other guests, and beside them {reason}",
+            hint="wait until they have ended, or start numalab on other CPUs (taskset)",
         )
     return placement
 
@@ -169,7 +182,9 @@ def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[fr
         yield frozenset(cpu for cpu in candidates if use(cpu) <= most)
 
 
-def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
+def _place(
+    machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int] = frozenset()
+) -> Placement:
     placement = plan(
         machine.topology,
         host,
@@ -177,6 +192,7 @@ def _place(machine: Machine, host: Host, allowed: frozenset[int]) -> Placement:
         allowed,
         pinned=machine.vcpu_cpus,
         nodes=machine.host_nodes,
+        taken=taken,
     )
     # Strict binding to a node that lacks memory ends QEMU, and speed does not matter here.
     return replace(placement, dedicated=False) if machine.shares_cpus else placement

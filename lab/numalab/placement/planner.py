@@ -58,6 +58,7 @@ def plan(
     *,
     pinned: Sequence[int] = (),
     nodes: Sequence[int] = (),
+    taken: Iterable[int] = (),
 ) -> Placement:
     """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
 
@@ -65,13 +66,15 @@ def plan(
     are such), chosen so that distances correspond best; whole cores come before SMT siblings, and
     among those isolated CPUs first. A host that is too small is overcommitted evenly. `pinned`, if
     given, is the host CPU of each vCPU, and `nodes` the host node of each guest node, by their ids;
-    only the rest is planned then.
+    only the rest is planned then. `taken` are host CPUs of other guests: CPUs of their cores come
+    last.
     Raises UserError where the host has none of the allowed CPUs, the guest cannot be placed so, or
     it has more CPUs than any guest can have.
     """
     check_cpu_count(topology)
     check_by_hand(topology, pinned, nodes)
     usable = _usable(host, allowed)
+    busy = _cores_of(host, taken)
     by_hand = _places_by_hand(topology, host, usable, nodes, pinned)
     if pinned:
         _check_pinned(usable, mode, pinned)
@@ -81,8 +84,8 @@ def plan(
         places = by_hand or places
     else:
         places = by_hand or _places(topology, host, usable)
-        vcpus = _vcpus(topology, host, usable, places)
-    emulator = vcpus[:1] if mode != "kvm" else _emulator(host, usable, vcpus)
+        vcpus = _vcpus(topology, host, usable, places, busy)
+    emulator = vcpus[:1] if mode != "kvm" else _emulator(host, usable, vcpus, busy)
     most = max(vcpus.count(cpu) for cpu in set(vcpus))
     distances = compare(topology.distances, host.distances, places)
     distorts = _distorts(host, usable, vcpus, places, distances=distances, mode=mode)
@@ -121,6 +124,12 @@ def _usable(host: Host, allowed: Iterable[int] | None) -> set[int]:
             choices=[format_cpulist(host.cpu_ids)],
         )
     return wanted & set(host.cpu_ids)
+
+
+def _cores_of(host: Host, cpus: Iterable[int]) -> frozenset[int]:
+    """Return all CPUs of the cores to which these belong, as far as they are online."""
+    online = (host.cpu_of[cpu] for cpu in cpus if cpu in host.cpu_of)
+    return frozenset(sibling for cpu in online for sibling in cpu.siblings)
 
 
 def _places_by_hand(
@@ -239,24 +248,31 @@ def _shared(free: Sequence[int], count: int) -> list[int]:
     return [place for place, many in enumerate(taken) for _ in range(many)]
 
 
-def preferred(host: Host, cpus: Iterable[int]) -> tuple[int, ...]:
+def preferred(
+    host: Host, cpus: Iterable[int], busy: frozenset[int] = frozenset()
+) -> tuple[int, ...]:
     """Sort CPUs by suitability for a vCPU: a core's first CPU before its SMT siblings.
 
-    Then isolated ones first, and those of one last-level cache together.
+    Then isolated ones first, and those of one last-level cache together. Those of `busy` cores,
+    on which other guests run, come last.
     """
     candidates = set(cpus)
     isolated = set(host.isolated)
 
-    def key(cpu: int) -> tuple[int, bool, int, int]:
+    def key(cpu: int) -> tuple[bool, int, bool, int, int]:
         info = host.cpu_of[cpu]
         core = sorted(candidates & set(info.siblings), key=lambda cpu: (cpu not in isolated, cpu))
-        return core.index(cpu), cpu not in isolated, min(info.llc), cpu
+        return cpu in busy, core.index(cpu), cpu not in isolated, min(info.llc), cpu
 
     return tuple(sorted(candidates, key=key))
 
 
 def _vcpus(
-    topology: Topology, host: Host, usable: set[int], places: Sequence[int]
+    topology: Topology,
+    host: Host,
+    usable: set[int],
+    places: Sequence[int],
+    busy: frozenset[int],
 ) -> tuple[int, ...]:
     """Give each vCPU a CPU of its host node; where those are too few, deal them out evenly."""
     chosen: dict[int, int] = {}
@@ -265,7 +281,7 @@ def _vcpus(
             node for node, where in zip(topology.nodes, places, strict=True) if where == place
         ]
         vcpus = sorted(cpu for node in guests for cpu in node.cpus)
-        cpus = preferred(host, usable & set(host.nodes[place].cpus))
+        cpus = preferred(host, usable & set(host.nodes[place].cpus), busy)
         # Neighbours together: a guest node's vCPUs on CPUs next to each other.
         cpus = tuple(sorted(cpus)) if len(vcpus) > len(cpus) else cpus[: len(vcpus)]
         for number, vcpu in enumerate(vcpus):
@@ -278,7 +294,9 @@ def emulator_cpus(vcpus: int) -> int:
     return max(1, vcpus // 8)
 
 
-def _emulator(host: Host, usable: set[int], vcpus: Sequence[int]) -> tuple[int, ...]:
+def _emulator(
+    host: Host, usable: set[int], vcpus: Sequence[int], busy: frozenset[int]
+) -> tuple[int, ...]:
     """Choose CPUs for QEMU's other threads: spare ones, of idle cores and not isolated if any.
 
     They are in the first vCPU's node if it has some, and only so many (`emulator_cpus`) that
@@ -287,12 +305,12 @@ def _emulator(host: Host, usable: set[int], vcpus: Sequence[int]) -> tuple[int, 
     spare = usable - set(vcpus)
     if not spare:
         return tuple(sorted(usable))
-    busy_cores = {sibling for cpu in vcpus for sibling in host.cpu_of[cpu].siblings}
+    not_idle = busy | _cores_of(host, vcpus)
     home = host.node_of_cpu[vcpus[0]]
 
-    def key(cpu: int) -> tuple[bool, bool, bool, int]:
+    def key(cpu: int) -> tuple[bool, bool, bool, bool, int]:
         elsewhere = host.node_of_cpu[cpu] != home
-        return cpu in host.isolated, cpu in busy_cores, elsewhere, cpu
+        return cpu in host.isolated, cpu in not_idle, cpu in busy, elsewhere, cpu
 
     return tuple(sorted(sorted(spare, key=key)[: emulator_cpus(len(set(vcpus)))]))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.errors import HostError, UserError
+from numalab.errors import HostBusy, HostError, UserError
 from numalab.host.budget import CpusInUse, NodeMemory, Pages, Reservation, admit, cpus_in_use
 from numalab.host.budget import _release_all as release_all
 from numalab.machine.model import Machine, Mode
@@ -53,15 +53,6 @@ def test_a_kvm_guest_has_its_cpus_for_itself_until_it_ends() -> None:
         admit_machine(replace(machine("icount"), host_cpus=CPUS[:1]))
     admission.release()
     assert cpus_in_use().alone == frozenset()
-
-
-@pytest.mark.skipif(len(CPUS) < 2, reason="hardware: needs two CPUs")
-def test_a_second_guest_gets_other_cpus() -> None:
-    held = admit(lambda _: Reservation(CPUS[:1], 0))
-    placement, admission = admit_machine(replace(machine("kvm"), host_cpus=CPUS[:2]))
-    assert placement.host_cpus == CPUS[1:2]
-    admission.release()
-    held.release()
 
 
 @pytest.mark.parametrize("mode", ["tcg", "icount"])
@@ -142,6 +133,66 @@ def test_emulated_guests_keep_off_what_a_kvm_guest_has(monkeypatch: pytest.Monke
     with pytest.raises(HostError, match="4 vCPUs need more host CPUs than are free: "):
         admit_machine(replace(four, mode="kvm"))
     release_all()
+
+
+def wide(*sizes: int) -> Machine:
+    """A machine in mode kvm with nodes of these many CPUs."""
+    numbers = iter(range(sum(sizes)))
+    nodes = tuple(
+        replace(ONE.nodes[0], id=i, cpus=tuple(next(numbers) for _ in range(size)))
+        for i, size in enumerate(sizes)
+    )
+    rows = range(len(sizes))
+    distances = tuple(tuple(10 if a == b else 20 for b in rows) for a in rows)
+    return replace(
+        machine("kvm"), topology=replace(ONE, nodes=nodes, distances=distances, cpu_shape=None)
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (wide(4), wide(3), "its times would not be valid"),  # no CPU for QEMU's other threads
+        (wide(7), wide(2, 2), "its times would not be valid"),  # both nodes on one host node
+        (wide(2), wide(3), ""),
+        (wide(2), replace(wide(3), measures_time=True), "it would not have the CPUs of its other"),
+        (replace(wide(2), measures_time=True), wide(3), ""),
+    ],
+)
+def test_a_second_kvm_guest_gets_other_cpus_where_that_costs_it_nothing(
+    monkeypatch: pytest.MonkeyPatch, first: Machine, second: Machine, reason: str
+) -> None:
+    many = len(second.topology.nodes)
+    host = small_host(many, 8, 1)
+    monkeypatch.setattr("numalab.placement.admission.read_host", lambda: host)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8 * many)))
+    before = admit_machine(first)[0]
+    if reason:
+        with pytest.raises(HostBusy, match=f"run other guests, and beside them {reason}"):
+            admit_machine(second)
+        release_all()
+    else:
+        assert admit_machine(second)[0].host_cpus == (3, 4, 5, 6)
+        release_all()
+    assert before.timing and admit_machine(second)[0].timing
+    release_all()
+
+
+@pytest.mark.parametrize(
+    ("size", "vcpus", "emulator"), [(3, (8, 10, 12), 14), (6, (8, 10, 12, 14, 9, 11), 13)]
+)
+def test_a_second_kvm_guest_keeps_off_the_cores_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, size: int, vcpus: tuple[int, ...], emulator: int
+) -> None:
+    """CPUs of a core have neighbouring numbers here, so those that the first left come first."""
+    host = small_host(1, 8, 2)
+    cpus = tuple(replace(cpu, siblings=(cpu.id & ~1, cpu.id | 1)) for cpu in host.cpus)
+    monkeypatch.setattr("numalab.placement.admission.read_host", lambda: replace(host, cpus=cpus))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    assert admit_machine(wide(3))[0].host_cpus == (0, 2, 4, 6)
+    second = admit_machine(wide(size))[0]
+    release_all()
+    assert (second.vcpus, second.emulator) == (vcpus, (emulator,))
 
 
 def test_as_many_kvm_guests_start_as_have_room_with_qemus_threads(
