@@ -10,6 +10,7 @@ from pathlib import Path
 
 from numalab.document import read_record
 from numalab.files import write_json
+from numalab.host.processes import boot_id
 from numalab.machine.model import CpuModel
 from numalab.places import cache_dir
 from numalab.process import find_program
@@ -130,6 +131,7 @@ def _path(bzimage: Path, words: Sequence[str]) -> Path:
 
 
 def _host_key() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     qemu = find_program("qemu-system-x86_64", "qemu-system-x86").stat()
-    return hashlib.sha256(f"{boot} {qemu.st_size} {qemu.st_mtime_ns}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{boot_id()} {qemu.st_size} {qemu.st_mtime_ns}".encode()).hexdigest()[
+        :16
+    ]

@@ -19,7 +19,7 @@ from numalab.cpulist import format_cpulist
 from numalab.errors import HostBusy, HostError, LabError
 from numalab.files import write_json
 from numalab.host.facts import parse_available, parse_meminfo
-from numalab.host.processes import Owner, is_alive, this_process
+from numalab.host.processes import Owner, boot_id, is_alive, this_process
 from numalab.host.read import total_mib
 from numalab.locks import locked
 from numalab.places import cache_dir
@@ -82,6 +82,14 @@ class _Granted:
     number: int
     claim: Reservation
     added: tuple[Pages, ...]
+    boot: str = ""
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process runs and has not released it."""
+        if self.boot != boot_id() or not is_alive(self.owner):
+            return False
+        return self.owner.pid != os.getpid() or self.number not in _released
 
 
 _ENTRIES = TypeAdapter(list[_Granted])
@@ -103,22 +111,23 @@ class Admission:
         return cls(Reservation((), 0), None, Path("/"))
 
     def release(self) -> None:
-        """Give everything back. Safe to call again."""
-        number, self._number = self._number, None
-        if number is None:
+        """Give everything back. Safe to call again.
+
+        Where the budget cannot be written, a later look at it gives it back.
+        """
+        if self._number is None:
             return
-        _granted.discard(self)
-        me = this_process()
-        with locked(_lock()):
-            entries = _living(self._root)
-            mine = [e for e in entries if e.owner == me and e.number == number]
-            for entry in mine:
-                _give_back(entry.added, self._root)
-            _write(entry for entry in entries if entry not in mine)
+        _released.add(self._number)
+        with contextlib.suppress(HostError):
+            cpus_in_use(self._root)
+            _granted.discard(self)
+            self._number = None
 
 
 # Admissions to release at the end of this process, even by Ctrl-C.
 _granted: set[Admission] = set()
+# The numbers of those that were released.
+_released: set[int] = set()
 
 
 @atexit.register
@@ -143,9 +152,9 @@ def admit(choose: Callable[[CpusInUse], Reservation], root: Path = Path("/")) ->
         _check_memory(claim, entries, root)
         _check_nodes(claim, entries, root)
         number = next(_counter)
-        added = _reserve(claim.pages, root)
+        added = _reserve(claim.pages, entries, root)
         try:
-            _write([*entries, _Granted(this_process(), number, claim, added)])
+            _write([*entries, _Granted(this_process(), number, claim, added, boot_id())])
         except BaseException:
             _give_back(added, root)
             raise
@@ -230,12 +239,12 @@ def _check_nodes(claim: Reservation, entries: Sequence[_Granted], root: Path) ->
             )
 
 
-def _reserve(wanted: Iterable[Pages], root: Path) -> tuple[Pages, ...]:
+def _reserve(wanted: Iterable[Pages], entries: Sequence[_Granted], root: Path) -> tuple[Pages, ...]:
     """Add hugepages to the pools; returns those that were added (the rest were free before)."""
     added: list[Pages] = []
     try:
         for pages in wanted:
-            if _add(pages, root):
+            if _add(pages, entries, root):
                 added.append(pages)
     except BaseException:
         _give_back(added, root)
@@ -243,8 +252,11 @@ def _reserve(wanted: Iterable[Pages], root: Path) -> tuple[Pages, ...]:
     return tuple(added)
 
 
-def _add(pages: Pages, root: Path) -> bool:
-    """Make room for `pages` in their pool; return whether the pool grew."""
+def _add(pages: Pages, entries: Sequence[_Granted], root: Path) -> bool:
+    """Make room for `pages` in their pool; return whether the pool grew.
+
+    Pages of other guests are not free, even if QEMU has not taken them yet.
+    """
     pool = _pool(pages, root)
     try:
         before = _count(pool / "nr_hugepages")
@@ -258,8 +270,16 @@ def _add(pages: Pages, root: Path) -> bool:
         free = _count(pool / "free_hugepages")
     except (OSError, ValueError) as error:
         raise HostError(f"the host has no hugepages of {_size(pages)}: {error}") from None
+    claimed = sum(
+        other.count
+        for entry in entries
+        for other in entry.claim.pages
+        if (other.node, other.size_kib) == (pages.node, pages.size_kib)
+    )
+    free = max(0, min(free, after - claimed))
     if free < pages.count:
-        raise HostError(
+        busy = HostBusy if claimed and pages.count <= after else HostError
+        raise busy(
             f"{pages.count} hugepages of {_size(pages)} are needed on host node {pages.node};"
             f" {free} are free, and only {after - before} more could be had",
             hint=f"echo {before + pages.count - free} > {pool}/nr_hugepages (as root)",
@@ -298,14 +318,18 @@ def _budget() -> Path:
 
 
 def _living(root: Path) -> list[_Granted]:
-    """Return the entries of living processes; remove hugepages that dead ones added."""
+    """Return the entries of living processes; remove hugepages that dead ones added.
+
+    The pools of an earlier boot are gone, and those of this one are not numalab's to shrink.
+    """
     entries = _read()
-    dead = [entry for entry in entries if not is_alive(entry.owner)]
-    for entry in dead:
-        _give_back(entry.added, root)
-    living = [entry for entry in entries if entry not in dead]
+    living = [entry for entry in entries if entry.lives]
+    dead = [entry for entry in entries if entry not in living]
     if dead:
-        _write(living)
+        _write(living)  # first, as pages are given back once
+    for entry in dead:
+        if entry.boot == boot_id():
+            _give_back(entry.added, root)
     return living
 
 

@@ -37,6 +37,11 @@ def is_alive(owner: Owner) -> bool:
     return start_time(owner.pid) == owner.started
 
 
+def boot_id() -> str:
+    """Return the id of this boot of the host: random(4)."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 def start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks after boot; None if there is no such process.
 

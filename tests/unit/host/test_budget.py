@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import resource
 import subprocess
 import sys
 import textwrap
@@ -107,6 +109,54 @@ def test_what_a_killed_process_had_is_free_again(root: Path) -> None:
     assert pool(root, 1).read_text() == "0\n"
 
 
+def test_hugepages_of_an_earlier_boot_are_not_taken_from_the_pool_of_this_one(
+    root: Path, tmp_path: Path
+) -> None:
+    with other_process(root, "0,1"):
+        pass
+    budget = tmp_path / "cache/host/budget.json"
+    budget.write_text(re.sub('"boot": "[^"]+"', '"boot": "an earlier one"', budget.read_text()))
+    assert pool(root, 1).read_text() == "256\n"  # as by sysctl.conf
+    assert cpus_in_use(root).alone == frozenset()
+    assert pool(root, 1).read_text() == "256\n"
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Let every write to a file fail."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_pages_of_a_dead_process_are_given_back_once_though_the_disk_is_full(root: Path) -> None:
+    with other_process(root, "0,1"):
+        pass
+    pool(root, 1).write_text("1000\n")
+    for _ in range(2):
+        with full_disk(), pytest.raises(HostError, match="File too large"):
+            cpus_in_use(root)
+    assert pool(root, 1).read_text() == "1000\n"
+    cpus_in_use(root)
+    cpus_in_use(root)
+    assert pool(root, 1).read_text() == "744\n"
+
+
+def test_a_full_disk_keeps_the_end_of_a_guest_for_the_next_look(root: Path) -> None:
+    mine = take(root, 0, pages=(Pages(0, 2048, 5),))
+    with full_disk():
+        mine.release()
+    assert pool(root, 0).read_text() == "5\n"
+    again = take(root, 0)
+    assert pool(root, 0).read_text() == "0\n"
+    mine.release()
+    assert cpus_in_use(root).alone == {0}
+    again.release()
+
+
 def test_hugepages_are_added_where_they_are_wanted_and_given_back(root: Path) -> None:
     pool(root, 0).write_text("10\n")  # the administrator's own
     mine = take(root, pages=(Pages(0, 2048, 5), Pages(1, 1 << 20, 2)))
@@ -141,6 +191,19 @@ def test_free_hugepages_are_used_where_none_may_be_added(root: Path) -> None:
     with pytest.raises(HostError, match="6 hugepages of 2 MiB are needed on host node 1"):
         take(root, pages=(Pages(1, 2048, 6),))
     taken.release()
+
+
+@pytest.mark.parametrize("free", [65536, 0])  # before and after QEMU has taken its pages
+def test_free_hugepages_are_granted_once(root: Path, free: int) -> None:
+    stuck = pool(root, 1)
+    stuck.unlink()
+    stuck.symlink_to("/proc/sys/kernel/ngroups_max")  # 65536
+    stuck.with_name("free_hugepages").write_text("65536\n")
+    first = take(root, pages=(Pages(1, 2048, 65536),))
+    stuck.with_name("free_hugepages").write_text(f"{free}\n")
+    with pytest.raises(HostBusy, match="1 hugepages of 2 MiB are needed on host node 1; 0 are"):
+        take(root, pages=(Pages(1, 2048, 1),))
+    first.release()
 
 
 def test_a_host_without_such_hugepages(root: Path) -> None:
