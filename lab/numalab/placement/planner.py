@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
-from numalab.host.facts import Disturbance, Host, disturbances
+from numalab.host.facts import Disturbance, Host, HostNode, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
 from numalab.placement.correspond import NOT_COMPARED, Correspondence, assign, compare
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Node, Topology
 from numalab.units import format_size
+
+_IMPOSSIBLE = 1 << 50  # more than any guest can lack
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ def plan(
 ) -> Placement:
     """Plan where the guest `topology` runs on `host`, on the CPUs `allowed` (None: on all).
 
-    Guest nodes go to host nodes of their own where there are enough (with memory enough, if there
-    are such), chosen so that distances correspond best; whole cores come before SMT siblings, and
+    Guest nodes go to host nodes of their own where there are enough: those with enough CPUs, then
+    with enough memory, then in the order of distances, then with whole cores, then with isolated
+    CPUs, then so that near nodes are near. In a node, whole cores come before SMT siblings, and
     among those isolated CPUs first. A host that is too small is overcommitted evenly. `pinned`, if
     given, is the host CPU of each vCPU, and `nodes` the host node of each guest node, by their ids;
     only the rest is planned then. `taken` are host CPUs of other guests: CPUs of their cores come
@@ -83,7 +86,7 @@ def plan(
         vcpus, places = _on_one(topology, host, usable)
         places = by_hand or places
     else:
-        places = by_hand or _places(topology, host, usable)
+        places = by_hand or _places(topology, host, usable, busy)
         vcpus = _vcpus(topology, host, usable, places, busy)
     emulator = vcpus[:1] if mode != "kvm" else _emulator(host, usable, vcpus, busy)
     most = max(vcpus.count(cpu) for cpu in set(vcpus))
@@ -216,26 +219,48 @@ def _on_one(
     return (cpu,) * topology.cpu_count, (host.node_of_cpu[cpu],) * len(topology.nodes)
 
 
-def _places(topology: Topology, host: Host, usable: set[int]) -> tuple[int, ...]:
+def _places(
+    topology: Topology, host: Host, usable: set[int], busy: frozenset[int]
+) -> tuple[int, ...]:
     """Choose the host node (its place in `host.nodes`) of each guest node."""
-    free = [sum(cpu in usable for cpu in node.cpus) for node in host.nodes]
-    need = max(len(node.cpus) for node in topology.nodes)
-    most = max(node.memory_mib for node in topology.nodes)
-    count = len(topology.nodes)
-    some = [place for place, cpus in enumerate(free) if cpus]
-    roomy = [place for place in some if free[place] >= need]
-    # Strict memory has to be there: a host node may have CPUs, and little memory or none.
-    rich = [place for place in roomy if host.nodes[place].memory_mib >= most]
-    if len(rich) >= count:
-        slots = rich
-    elif len(roomy) >= count:
-        slots = roomy
-    elif len(some) >= count:
-        slots = some
-    else:
-        slots = _shared(free, count)
+    free = [len(usable & set(node.cpus)) for node in host.nodes]
+    staffed = [node for node in topology.nodes if node.cpus]
+    slots = [
+        place
+        for place, node in enumerate(host.nodes)
+        # A host node of memory alone may back a guest node of memory alone.
+        if free[place] or (len(staffed) < len(topology.nodes) and not node.cpus and node.memory_mib)
+    ]
+    enough = len(slots) >= len(topology.nodes) and sum(map(bool, free)) >= len(staffed)
+    if not enough:
+        slots = _shared(free, len(topology.nodes))
     table = [[host.distances[a][b] for b in slots] for a in slots]
-    return tuple(slots[slot] for slot in assign(topology.distances, table))
+    if not enough:
+        return tuple(slots[slot] for slot in assign(topology.distances, table))
+    needs = [
+        [_lack(node, host.nodes[slot], free[slot]) for slot in slots] for node in topology.nodes
+    ]
+    here = [usable & set(host.nodes[slot].cpus) for slot in slots]
+    wishes = [
+        [_flaws(host, preferred(host, cpus, busy)[: len(node.cpus)], busy) for cpus in here]
+        for node in topology.nodes
+    ]
+    return tuple(slots[slot] for slot in assign(topology.distances, table, needs, wishes))
+
+
+def _lack(guest: Node, host: HostNode, free: int) -> int:
+    """Return what a host node with `free` CPUs lacks for a guest node: CPUs, then MiB."""
+    if guest.cpus and not free:
+        return _IMPOSSIBLE
+    cpus, memory = len(guest.cpus) - free, guest.memory_mib - host.memory_mib
+    return (max(0, cpus) << 32) + max(0, memory)
+
+
+def _flaws(host: Host, cpus: Sequence[int], busy: frozenset[int]) -> int:
+    """Return how little CPUs suit the vCPUs of a node: those on shared cores, then not isolated."""
+    used = set(cpus)
+    shared = sum(cpu in busy or len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in cpus)
+    return (shared << 16) + len(used - set(host.isolated))
 
 
 def _shared(free: Sequence[int], count: int) -> list[int]:
