@@ -145,8 +145,10 @@ def parse_allowed(status: str) -> tuple[int, ...]:
     raise ValueError("no Cpus_allowed_list")
 
 
-def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[MemoryProof, ...]:
-    """Return the host nodes of each guest node's memory.
+def prove_memory(
+    pid: int, memory: HeldMemory, placement: Placement, numbers: Sequence[int]
+) -> tuple[MemoryProof, ...]:
+    """Return the host nodes of each guest node's memory, by the guest's `numbers` of the nodes.
 
     Memory is identified by the inode of its memfd, anonymous memory by its address. Empty where
     the host's kernel has no numa_maps, or QEMU has ended.
@@ -170,8 +172,8 @@ def prove_memory(pid: int, memory: HeldMemory, placement: Placement) -> tuple[Me
             mapped, size = pages.get(address, ({}, size))
             for host_node, count in mapped.items():
                 counts[host_node] = counts.get(host_node, 0) + count
-        proofs.append(MemoryProof(node, counts, size, placement.host_nodes[node]))
-    return tuple(proofs)
+        proofs.append(MemoryProof(numbers[node], counts, size, placement.host_nodes[node]))
+    return tuple(sorted(proofs, key=lambda proof: proof.node))
 
 
 def misplaced_memory(

@@ -19,6 +19,7 @@ from numalab.machine.memory import HeldMemory
 from numalab.machine.model import PAGE_KIB, Machine
 from numalab.placement.planner import Placement
 from numalab.qemu.domain_xml import is_allocated
+from numalab.topology.predict.firmware import node_numbers
 
 
 class Witness:
@@ -39,6 +40,7 @@ class Witness:
         self._allocated = is_allocated(machine, placement)
         self._strict = machine.mode == "kvm" and machine.measures_time
         self._placement = placement
+        self._numbers = node_numbers(machine.topology)
         self._before: Usage | None = None
         self._ended = False
         self.proof = Proof((), (), placement.note)
@@ -87,7 +89,7 @@ class Witness:
 
     def _read(self) -> None:
         threads = prove_threads(self._pid, self._vcpu_threads, self._placement)
-        memory = prove_memory(self._pid, self._memory, self._placement)
+        memory = prove_memory(self._pid, self._memory, self._placement, self._numbers)
         differs = (
             *misplaced_threads(threads, self._vcpu_threads),
             *misplaced_memory(memory, self._page_kib, allocated=self._allocated),

@@ -24,6 +24,7 @@ from numalab.host.read import read_host
 from numalab.machine.memory import backed_mib
 from numalab.machine.model import PAGE_KIB, Machine, Mode
 from numalab.placement.planner import Placement, emulator_cpus, plan
+from numalab.topology.predict.firmware import as_guest_numbers, node_numbers
 
 _CAP_SYS_RESOURCE = 24  # linux/capability.h
 
@@ -33,8 +34,8 @@ def admit_machine(machine: Machine) -> tuple[Placement, Admission]:
 
     A guest in mode kvm has exclusive CPUs, unless the machine shares them. Guests in other modes
     share the least used CPUs, but none of a kvm guest. Memory counts where it is locked or made of
-    hugepages. Raises UserError for host CPUs that do not exist, HostBusy where other guests have
-    them.
+    hugepages. Notes of the plan have the node numbers of the guest's kernel. Raises UserError for
+    host CPUs that do not exist, HostBusy where other guests have them.
     """
     host = read_host()
     allowed = _allowed(machine, host)
@@ -185,15 +186,20 @@ def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[fr
 def _place(
     machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int] = frozenset()
 ) -> Placement:
+    """Plan with the node numbers of the guest's kernel, for its notes; the rest is in our order."""
+    numbers = node_numbers(machine.topology)
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
     placement = plan(
-        machine.topology,
+        as_guest_numbers(machine.topology),
         host,
         machine.mode,
         allowed,
         pinned=machine.vcpu_cpus,
-        nodes=machine.host_nodes,
+        nodes=[machine.host_nodes[node] for node in order] if machine.host_nodes else (),
         taken=taken,
     )
+    host_nodes = tuple(placement.host_nodes[number] for number in numbers)
+    placement = replace(placement, host_nodes=host_nodes)
     # Strict binding to a node that lacks memory ends QEMU, and speed does not matter here.
     return replace(placement, dedicated=False) if machine.shares_cpus else placement
 

@@ -55,9 +55,13 @@ def test_the_memory_of_a_node_is_the_sum_of_its_mappings() -> None:
         rest = mmap.mmap(descriptor, 2 * mmap.PAGESIZE, offset=mmap.PAGESIZE)
         for mapping in (first, rest):
             mapping.write(b"x" * len(mapping))
-        plan = Placement((0,), (0,), False, host_nodes=(0,))
-        (proof,) = prove_memory(os.getpid(), HeldMemory((descriptor,)), plan)
-        assert sum(proof.pages.values()) == 3
+        plan = Placement((0,), (0,), False, host_nodes=(0, 7))
+        with os.fdopen(os.memfd_create("node1"), "r+b") as untouched:
+            both = HeldMemory((descriptor, untouched.fileno()))
+            # QEMU's node 0 is the guest's node 1.
+            empty, proof = prove_memory(os.getpid(), both, plan, (1, 0))
+        assert (empty.node, empty.pages, empty.planned) == (0, {}, 7)
+        assert (proof.node, sum(proof.pages.values()), proof.planned) == (1, 3, 0)
         first.close()
         rest.close()
 

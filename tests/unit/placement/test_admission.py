@@ -9,7 +9,7 @@ import pytest
 from numalab.errors import HostBusy, HostError, UserError
 from numalab.host.budget import CpusInUse, NodeMemory, Pages, Reservation, admit, cpus_in_use
 from numalab.host.budget import _release_all as release_all
-from numalab.machine.model import Machine, Mode
+from numalab.machine.model import Machine, Mode, with_memory_first
 from numalab.placement import admission as admission_room
 from numalab.placement.admission import (
     admit_machine,
@@ -229,6 +229,25 @@ def test_a_guest_pinned_by_hand_gets_its_cpus_or_nothing() -> None:
     with pytest.raises(HostError, match="run other guests"):
         admit_machine(replace(last, host_cpus=CPUS))
     admission.release()
+
+
+def test_notes_have_the_node_numbers_of_the_guests_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU's first node has memory: here the guest's node 1."""
+    host = small_host(2, 8, 1)
+    monkeypatch.setattr("numalab.placement.admission.read_host", lambda: host)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    three = wide(2, 2, 2)
+    bare = replace(three.topology.nodes[0], memory_mib=0)
+    topology = replace(three.topology, nodes=(bare, *three.topology.nodes[1:]))
+    asked = replace(
+        three, topology=topology, host_nodes=(0, 1, 1), vcpu_cpus=(8, 9, 10, 11, 12, 13)
+    )
+    in_qemu = with_memory_first(asked)
+    assert in_qemu.topology.nodes[0].cpus == (2, 3)
+    placement = admit_machine(in_qemu)[0]
+    release_all()
+    assert "vCPUs of guest node 0 run on host CPUs of another node" in placement.note
+    assert placement.host_nodes == in_qemu.host_nodes == (1, 0, 1)
 
 
 def test_host_cpus_that_there_are_not() -> None:
