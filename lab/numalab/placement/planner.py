@@ -78,7 +78,7 @@ def plan(
     check_by_hand(topology, pinned, nodes)
     usable = _usable(host, allowed)
     busy = _cores_of(host, taken)
-    by_hand = _places_by_hand(topology, host, usable, nodes, pinned)
+    by_hand = _places_by_hand(topology, host, usable, nodes, follow=mode == "kvm" and not pinned)
     if pinned:
         _check_pinned(usable, mode, pinned)
         vcpus, places = tuple(pinned), by_hand or _places_of(topology, host, pinned)
@@ -140,16 +140,20 @@ def _places_by_hand(
     host: Host,
     usable: set[int],
     nodes: Sequence[int],
-    pinned: Sequence[int],
+    *,
+    follow: bool,
 ) -> tuple[int, ...]:
-    """Find the places in `host.nodes` of host nodes given by id; none where none are given."""
+    """Find the places in `host.nodes` of host nodes given by id; none where none are given.
+
+    `follow`: the vCPUs of a guest node run on its host node.
+    """
     place_of = {node.id: place for place, node in enumerate(host.nodes)}
     for node, number in zip(topology.nodes, nodes, strict=False):
         if number not in place_of:
             raise UserError(
                 f"the host has no node {number}", key="nodes", choices=map(str, place_of)
             )
-        if node.cpus and not pinned and not usable & set(host.nodes[place_of[number]].cpus):
+        if follow and node.cpus and not usable & set(host.nodes[place_of[number]].cpus):
             raise UserError(
                 f"host node {number} has no CPU for the vCPUs of guest node {node.id}", key="nodes"
             )

@@ -208,6 +208,8 @@ def test_guest_nodes_can_be_put_on_host_nodes_by_hand() -> None:
     assert both.host_nodes == (1, 3) and not both.timing
     assert "vCPUs of guest node 0 run on host CPUs of another node than its memory" in both.distorts
     assert plan(ring, FOUR, "icount", None, nodes=(2, 2)).host_nodes == (2, 2)
+    # All vCPUs of an emulated guest share a CPU, so that the nodes of its memory need none.
+    assert plan(ring, FOUR, "icount", FOUR.nodes[0].cpus, nodes=(0, 3)).host_nodes == (0, 3)
     # Memory alone may lie on a node without usable CPUs.
     home = FOUR.nodes[0].cpus
     far = plan(ring, FOUR, "kvm", home, pinned=home[:4], nodes=(3, 3))
