@@ -145,7 +145,8 @@ class LoadRecording(Recording):
         idle = {}
         for cpu in sorted(cpu for node in self.topology.nodes for cpu in node.cpus):
             rows = self.queue.filter((pl.col("cpu") == cpu) & (pl.col("runnable") <= 0))
-            free = covered(rows)
+            away = covered(self.offline.filter(pl.col("cpu") == cpu))
+            free = without(covered(rows), away, self.window.start_ns, self.window.end_ns)
             for change in self.load.hotplug:
                 if change.cpu != cpu:
                     continue

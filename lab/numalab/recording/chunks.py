@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from numalab.progress import Progress, no_progress
+from numalab.recording.events import rows_like
 from numalab.recording.spans import spans
 from numalab.recording.stays import FIRST_MENTION, first_mentions, stays, wakeups
-from numalab.recording.window import Window, clip, gaps
+from numalab.recording.window import OFFLINE, Window, clip, gaps, parked
 
 ROWS = 500_000
 _HELD = ("pid", "comm", "cpu", "runnable")
@@ -86,19 +87,26 @@ def event_chunks(
     cpus: Sequence[int],
     rows: int = ROWS,
     on_progress: Progress = no_progress,
+    *,
+    away: pl.DataFrame | None = None,
 ) -> Iterator[EventChunk]:
-    """Yield the parts of the table that lie in the window, at most `rows` events each."""
+    """Yield the parts of the table that lie in the window, at most `rows` events each.
+
+    `away` is when CPUs were off line (`offline`), None for never.
+    """
     whole = events.lazy()
+    away = pl.DataFrame(schema=OFFLINE) if away is None else away
     count = whole.select(pl.len()).collect().item()
     if count <= rows:
-        table = whole.collect()
+        table = parked(whole.collect(), away)
         yield _chunk(table, window, cpus, stays(table, window))
         return
     ahead, woken = {count: _Ahead()}, wakeups(whole)
     for start in reversed(range(0, count, rows)):
         on_progress("find the tasks", 1 - start / count)
         end = min(start + rows, count)
-        ahead[start] = ahead[end].before(whole.slice(start, rows).collect())
+        part = parked(whole.slice(start, rows).collect(), away, start)
+        ahead[start] = ahead[end].before(part)
     running = ahead[0].running
     held = (
         ahead[0]
@@ -109,7 +117,7 @@ def event_chunks(
         on_progress(f"measure, {start:,} of {count:,} events", start / count)
         part = whole.slice(start, rows + 1).collect()
         until = window.end_ns if start + rows >= count else int(part["time_ns"][-1])
-        part = part.head(rows)
+        part = parked(part.head(rows), away, start)
         since = int(part["time_ns"][0])
         if since > window.end_ns:
             return
@@ -139,7 +147,7 @@ def _chunk(
 
 def _switches(running: pl.DataFrame, time_ns: int, like: pl.DataFrame) -> pl.DataFrame:
     """Return a switch on each CPU from its task to the same task, in the columns of `like`."""
-    return _rows(
+    return rows_like(
         like,
         running.select(
             *_TASK,
@@ -154,19 +162,13 @@ def _switches(running: pl.DataFrame, time_ns: int, like: pl.DataFrame) -> pl.Dat
     )
 
 
-def _rows(like: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat([like.clear(), rows], how="diagonal_relaxed").select(
-        pl.col(name).cast(kind) for name, kind in like.schema.items()
-    )
-
-
 def _losses(part: pl.DataFrame, until: int, ahead: _Ahead) -> pl.DataFrame:
     """Return a loss at the end of a part for each CPU that loses events across the border.
 
     The next part has the loss from its beginning on.
     """
     time = pl.lit(until, pl.Int64)
-    return _rows(part, ahead.lost.select("cpu", "node", "event", time_ns=time))
+    return rows_like(part, ahead.lost.select("cpu", "node", "event", time_ns=time))
 
 
 def _running_after(events: pl.DataFrame) -> pl.DataFrame:

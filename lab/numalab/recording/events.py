@@ -43,6 +43,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("sched_move_numa", "sched_swap_numa", "sched_stick_numa"),
                     ("src_cpu", "dst_cpu")),
 }  # fmt: skip
+PARKED = 0x40  # TASK_PARKED, in prev_state
 # What the measures read of a recording; the other columns need not be loaded.
 COLUMNS = tuple(SCHEMA)
 
@@ -54,6 +55,13 @@ def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     return table.with_columns(
         (pl.col(name) if name in names else pl.lit(None)).cast(kind, strict=False).alias(name)
         for name, kind in SCHEMA.items()
+    )
+
+
+def rows_like(like: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows in the columns of `like` and their types; a column that they lack is null."""
+    return pl.concat([like.clear(), rows], how="diagonal_relaxed").select(
+        pl.col(name).cast(kind) for name, kind in like.schema.items()
     )
 
 

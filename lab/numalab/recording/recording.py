@@ -21,7 +21,7 @@ from numalab.recording.residence import Level, Ranges, Resident, residents
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
-from numalab.recording.window import Slices, Window, cut, find_window, offline
+from numalab.recording.window import Slices, Window, cut, find_window, offline, parked
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
@@ -212,17 +212,22 @@ class Recording:
     @cached_property
     def spans(self) -> pl.DataFrame:
         """Which task ran on each CPU and when: cpu, node, start_ns, end_ns, pid, comm, known."""
-        return spans(self._typed.collect(), self.window, self.cpus)
+        return spans(self._all_events, self.window, self.cpus)
 
     @cached_property
     def stays(self) -> pl.DataFrame:
         """Where each task was: pid, comm, cpu, start_ns, end_ns, runnable."""
-        return stays(self._typed.collect(), self.window)
+        return stays(self._all_events, self.window)
 
     @cached_property
     def queue(self) -> pl.DataFrame:
         """How many tasks were runnable on each CPU and when: cpu, start_ns, end_ns, runnable."""
         return queue_lengths(self.stays, self.window, sorted(self.cpus))
+
+    @cached_property
+    def offline(self) -> pl.DataFrame:
+        """When CPUs were off line, in the columns of `OFFLINE`."""
+        return offline(self._typed)
 
     @cached_property
     def domains(self) -> tuple[CpuDomains, ...]:
@@ -243,11 +248,11 @@ class Recording:
     @cached_property
     def sums(self) -> RunSums:
         """Sums over the window."""
-        away = offline(self._typed)
-        node_of = self.machine.node_of
+        away, node_of = self.offline, self.machine.node_of
         scope = Scope(tuple(self.tasks), self.allowed, node_of, self.slices, self.masks, away)
         on_progress = self.on_progress or no_progress
-        chunks = event_chunks(self._typed, self.window, self.allowed, self.rows, on_progress)
+        table, cpus = self._typed, self.allowed
+        chunks = event_chunks(table, self.window, cpus, self.rows, on_progress, away=away)
         return add_up(chunks, scope)
 
     @cached_property
@@ -323,6 +328,11 @@ class Recording:
     @property
     def _typed(self) -> pl.LazyFrame:
         return typed(self.table).select(COLUMNS)
+
+    @property
+    def _all_events(self) -> pl.DataFrame:
+        """The events, and the switches of stoppers that went off line with their CPU."""
+        return parked(self._typed.collect(), self.offline)
 
     @cached_property
     def _recorded_names(self) -> frozenset[str] | None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from numalab.recording.events import IDLE_PID, NEEDED, PARKED, rows_like
+
 BEGIN, END = "numalab: begin", "numalab: end"
 
 
@@ -78,39 +80,80 @@ def gaps(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_PARKED = 0x40  # TASK_PARKED, in prev_state
-OFFLINE = {"cpu": pl.Int16, "start_ns": pl.Int64, "end_ns": pl.Int64}
+OFFLINE = {
+    "row": pl.UInt32,
+    "cpu": pl.Int16,
+    "node": pl.Int16,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "pid": pl.Int32,
+    "comm": pl.String,
+}
+_OWN_STOPPER = pl.format("migration/{}", "cpu")
 
 
 def offline(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    """Return when CPUs were off line: cpu, start_ns, end_ns (the CPU's next event, if any).
+    """Return when CPUs were off line, in the columns of `OFFLINE`.
 
-    The last task of a CPU is its stopper, which parks: take_cpu_down() in kernel/cpu.c.
+    The last task of a CPU is its stopper (take_cpu_down() in kernel/cpu.c): `pid` and `comm`. The
+    stopper's last event is at `start_ns` in `row` of the table, the CPU's next one at `end_ns`, the
+    largest number for none. That the stopper parks is not traced: tracepoints need a CPU that is on
+    line (include/linux/tracepoint.h). So a CPU went off line where its next event is not of the
+    stopper, and no event was lost in between.
     """
-    table = events.lazy()
-    if not {"prev_comm", "prev_state"} <= set(table.collect_schema().names()):
+    table, event = events.lazy(), pl.col("event")
+    if not {"prev_comm", "next_comm", "next_pid"} <= set(table.collect_schema().names()):
         return pl.DataFrame(schema=OFFLINE)
-    stopper = pl.col("prev_comm") == pl.format("migration/{}", "cpu")
-    parks = (pl.col("event") == "sched_switch") & (pl.col("prev_state") & _PARKED != 0) & stopper
-    began = table.filter(parks).select("cpu", start_ns="time_ns").collect()
-    if began.is_empty():  # as nearly always: the events need not be read again
+    comes, goes = (pl.col(name) == _OWN_STOPPER for name in ("next_comm", "prev_comm"))
+    turns = table.filter((event == "sched_switch") & (comes | goes)).select("cpu", comes=comes)
+    stays = pl.col("comes") & pl.col("comes").shift(-1).over("cpu").fill_null(value=True)
+    cpus = turns.collect().filter(stays)["cpu"].unique().to_list()
+    if not cpus:  # as nearly always: the events need not be read again
         return pl.DataFrame(schema=OFFLINE)
-    later = table.filter(pl.col("cpu").is_in(began["cpu"].unique().to_list()))
-    ends = later.select("cpu", end_ns="time_ns").collect()
-    return (
-        began.sort("start_ns")
-        .join_asof(
-            ends.sort("end_ns"),
-            left_on="start_ns",
-            right_on="end_ns",
-            by="cpu",
-            strategy="forward",
-            allow_exact_matches=False,
-            check_sortedness=False,  # both are sorted; polars cannot tell with `by`
-            coalesce=False,
-        )
-        .select("cpu", "start_ns", pl.col("end_ns").fill_null((1 << 63) - 1))
+    rows = (
+        table.with_row_index("row")
+        .filter(pl.col("cpu").is_in(cpus) & event.is_in([*NEEDED, "lost_events"]))
+        .select("row", "cpu", "node", "time_ns", "event", "pid", "next_comm", "next_pid")
+        .collect()
     )
+    runs = pl.when(comes).then("next_pid").otherwise(IDLE_PID)
+    later = rows.with_columns(
+        comm=_OWN_STOPPER,
+        stopper=pl.when(event == "sched_switch").then(runs)
+        .when(event == "lost_events").then(IDLE_PID)
+        .forward_fill().over("cpu"),
+        next_event=event.shift(-1).over("cpu"),
+        next_of=pl.col("pid").shift(-1).over("cpu"),
+        end_ns=pl.col("time_ns").shift(-1).over("cpu").fill_null((1 << 63) - 1),
+    )  # fmt: skip
+    another = (pl.col("next_event") != "lost_events") & (pl.col("next_of") != pl.col("stopper"))
+    own = (event == "sched_switch") | (pl.col("pid") == pl.col("stopper"))
+    left = (pl.col("stopper") != IDLE_PID) & (pl.col("next_event").is_null() | another)
+    away = later.filter(own & left).drop("pid").rename({"time_ns": "start_ns", "stopper": "pid"})
+    return away.select(pl.col(name).cast(kind) for name, kind in OFFLINE.items())
+
+
+def parked(events: pl.DataFrame, away: pl.DataFrame, first: int = 0) -> pl.DataFrame:
+    """Return events with the switch from its stopper to idle of each CPU that went off line.
+
+    `away` is from `offline`; `events` begin with row `first` of the table that it describes.
+    """
+    inside = pl.col("row").is_between(first, first + events.height, closed="left")
+    mine = away.filter(inside)
+    if mine.is_empty():
+        return events
+    switches = mine.select(
+        *("row", "cpu", "node", "pid", "comm"),
+        time_ns="start_ns",
+        event=pl.lit("sched_switch"),
+        prev_pid="pid",
+        prev_comm="comm",
+        prev_state=pl.lit(PARKED),
+        next_pid=pl.lit(IDLE_PID),
+        next_comm=pl.format("swapper/{}", "cpu"),
+    )
+    rows = events.with_row_index("row", offset=first)
+    return pl.concat([rows, rows_like(rows, switches)]).sort("row", maintain_order=True).drop("row")
 
 
 def clip(spans: pl.DataFrame, window: Window) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import pytest
 from numalab.analysis.measures.work_conservation import GROUP
 from numalab.capture.samples import parse_samples
 from numalab.cpulist import format_cpulist
+from numalab.recording.intervals import covered
 from numalab.recording.masks import masks_by_time
 from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
@@ -119,24 +120,28 @@ def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
 
 @pytest.mark.parametrize("rows", [2, 100])
 def test_a_cpu_that_is_off_line_is_not_idle(trace: Trace, rows: int) -> None:
-    """Its stopper moves all away, and parks; the CPU comes back at 70."""
+    """Its stopper moves all away and parks, which no kernel traces; the CPU comes back at 70."""
+    stopper = {"cpu": 1, "pid": 9, "comm": "migration/1"}
     events = trace.table(
         trace.mark(0, "numalab: begin"),
         trace.switch(0, 0, "idle", "a:1"),
         trace.wakeup(10, "b:2", 1),
         trace.switch(11, 1, "idle", "b:2"),
+        trace.wakeup(19, "migration/1:9", 1),
         trace.switch(20, 1, "b:2", "migration/1:9", trace.preempted),
-        trace.migrated_by(21, "migration/1:9", "b:2", 1, 0) | {"cpu": 1},
-        trace.switch(25, 1, "migration/1:9", "idle", 0x40),
+        trace.migrate(21, "b:2", 1, 0) | stopper,
         trace.switch(40, 0, "a:1", "b:2", trace.preempted),
         trace.switch(60, 0, "b:2", "a:1", trace.preempted),
-        trace.wakeup(70, "cpuhp/1:8", 1),
-        trace.switch(71, 1, "idle", "cpuhp/1:8"),
-        trace.switch(75, 1, "cpuhp/1:8", "idle", trace.sleeps),
+        trace.wakeup(70, "migration/1:9", 1),
+        trace.switch(71, 1, "idle", "migration/1:9"),
+        trace.switch(75, 1, "migration/1:9", "idle", trace.sleeps),
         trace.mark(100, "numalab: end"),
     )
     run = Recording(events, allowed_cpus=[0, 1], rows=rows)
     assert run.sums.longest.select("cpu", "start_ns", "end_ns").rows() == [(1, 75, 100)]
+    assert run.sums.busy_cpu[1] == (20 - 11) + (21 - 20) + (75 - 71), "it runs nothing from 21 on"
+    queued = covered(run.queue.filter((pl.col("cpu") == 1) & (pl.col("runnable") > 0)))
+    assert [ends.tolist() for ends in queued] == [[10, 70], [21, 75]]
 
 
 def test_pieces_of_one_violation_are_joined() -> None:

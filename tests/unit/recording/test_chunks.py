@@ -11,6 +11,7 @@ import pytest
 from numalab.analysis.analyse import Analysis, analyse
 from numalab.capture.decode import decode_trace
 from numalab.recording.recording import Recording
+from numalab.recording.window import Window, clip
 from numalab.topology.load import load_topology
 
 DATA = Path(__file__).parents[2] / "data" / "capture" / "ring-4-numa.dat.xz"
@@ -48,6 +49,24 @@ def test_pieces_of_any_size_give_the_same(parquet: Path, rows: int) -> None:
     assert [
         (measure.cpu, measure.at_ms, measure.length_ms) for measure in cut.findings.violations
     ] == longest
+
+
+@pytest.mark.parametrize("rows", [13, 100, 10_000])
+def test_a_cpu_that_is_off_line_runs_nothing(rows: int) -> None:
+    """CPU 3 was off line for 2.4 s, CPU 1 from 15.6 s to the end."""
+    table = pl.scan_parquet(DATA.parent / "pairs-4-hotplug.parquet")
+    run = Recording(table, load_topology("pairs-4"), rows=rows)
+    away = run.offline.select("cpu", "start_ns", "end_ns").rows()
+    assert away == [(3, 11208301500, 13583946950), (1, 15600498800, (1 << 63) - 1)]
+    for cpu, start, end in away:
+        inside = Window(start, min(end, run.window.end_ns))
+        for rows_of_cpu in (
+            run.spans.filter(pl.col("pid") > 0),
+            run.queue.filter(pl.col("runnable") > 0),
+        ):
+            assert clip(rows_of_cpu.filter(pl.col("cpu") == cpu), inside).is_empty()
+    busy = {cpu: run.sums.busy_cpu[cpu] / run.window.length_ns for cpu in (1, 3)}
+    assert busy == pytest.approx({1: 0.660, 3: 0.365}, abs=0.001)
 
 
 def with_losses(table: pl.DataFrame, seed: int) -> pl.DataFrame:

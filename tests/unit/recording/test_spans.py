@@ -1,9 +1,10 @@
 """Who ran where, and the policy for what a recording leaves open."""
 
 import polars as pl
+import pytest
 
 from numalab.recording.spans import spans
-from numalab.recording.window import Window, find_window, gaps, marks
+from numalab.recording.window import Window, find_window, gaps, marks, offline
 from support.small_traces import Trace
 
 Span = tuple[int, int, int, int | None, str | None]
@@ -54,6 +55,35 @@ def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Trace) -> None:
     result = spans(events, Window(0, 10)).filter(pl.col("cpu") == 1)
     assert rows(result) == [(1, 0, 10, 99, "marker")]
     assert result["known"].to_list() == [False]
+
+
+@pytest.mark.parametrize(
+    ("event", "pid", "away"),
+    [
+        ("sched_switch", 0, True),  # the idle task that the CPU comes back with
+        ("sched_wakeup", 0, True),
+        ("sched_wakeup", 9, False),  # of the stopper itself
+        ("lost_events", None, False),
+        (None, None, True),
+    ],
+)
+def test_a_cpu_is_off_line_from_its_stopper_to_another_task(
+    trace: Trace, event: str | None, pid: int | None, away: bool
+) -> None:
+    switched = event == "sched_switch"
+    row = trace.switch(50, 1, "idle", "migration/1:9") if switched else trace.wakeup(50, "a:1", 0)
+    leaves = trace.switch(60, 1, "migration/1:9", "a:1", trace.sleeps)
+    events = trace.table(
+        trace.switch(0, 1, "a:1", "migration/1:9"),
+        trace.switch(10, 1, "migration/1:9", "a:1", trace.sleeps),
+        trace.switch(20, 1, "a:1", "migration/1:9"),
+        trace.other(30, 1, "sched_wakeup", 9),
+        *([{**row, "event": event, "pid": pid, "cpu": 1}] if event else []),
+        *([leaves] if switched or pid == 9 else []),
+        trace.mark(70, "x"),
+    )
+    ends = offline(events).select("cpu", "start_ns", "end_ns").rows()
+    assert ends == ([(1, 30, 50 if event else (1 << 63) - 1)] if away else [])
 
 
 def test_a_cpu_without_any_event_was_idle(trace: Trace) -> None:
