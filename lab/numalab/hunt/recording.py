@@ -13,7 +13,7 @@ import polars as pl
 
 from numalab.hunt.loads.driver_output import Printed, parse_output, part_of_task
 from numalab.hunt.loads.load import Cpus, Load
-from numalab.recording.events import typed
+from numalab.recording.events import STOPPED_BIT, typed, with_states
 from numalab.recording.intervals import NOTHING, Spans, between, covered, joined, met, without
 from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
@@ -28,7 +28,6 @@ MS = 1_000_000
 GRACE_MS = 150
 # How long tasks that all start in one place may take to spread, until their state is steady.
 SETTLED = 0.5  # of the load's time
-_STOPPED_BIT = 0x4  # __TASK_STOPPED of include/linux/sched.h
 LOAD_MARK = re.compile(r"hunt: load (\d{1,3}) (begin|half|end|stopped|over|event)")
 
 
@@ -182,7 +181,7 @@ class LoadRecording(Recording):
             woken.select("time_ns", pid="event_pid", state=pl.lit(0, pl.Int64)),
         ]
         last = pl.concat(steps).sort("time_ns", maintain_order=True).group_by("pid").last()
-        stopped = last.filter((pl.col("state") & _STOPPED_BIT) != 0)["pid"]
+        stopped = last.filter((pl.col("state") & STOPPED_BIT) != 0)["pid"]
         born = rows.filter(pl.col("event") == "sched_wakeup_new")["event_pid"]
         return frozenset(stopped) & frozenset(born)
 
@@ -350,7 +349,7 @@ def read_loads(
     `events` is the table that `decode_trace` wrote, `stdout` the output of the driver. A load that
     lacks a mark, or during which events were lost, is left out.
     """
-    table = typed(events).collect()
+    table = with_states(typed(events)).collect()
     printed = parse_output(stdout)
     times: dict[tuple[int, str], int] = {}
     done: defaultdict[int, list[int]] = defaultdict(list)

@@ -43,7 +43,14 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("sched_move_numa", "sched_swap_numa", "sched_stick_numa"),
                     ("src_cpu", "dst_cpu")),
 }  # fmt: skip
-PARKED = 0x40  # TASK_PARKED, in prev_state
+# prev_state has the bits of the state in which a task leaves, and 0x100 if it was preempted:
+# __trace_sched_switch_state() in include/trace/events/sched.h, Linux 4.20 on. Up to 4.13, 0x40 is
+# TASK_DEAD and 0x200 TASK_PARKED. `with_states` takes care of the time between.
+SLEEPING_BITS = 0x2FF
+DEAD_BITS = 0x70  # EXIT_DEAD, EXIT_ZOMBIE, and 0x40; a parked task stays as nowhere as a dead one
+STOPPED_BIT = 0x4  # __TASK_STOPPED
+PARKED, PREEMPTED = 0x40, 0x100
+PREEMPTED_OR_IDLE = 0x180
 # What the measures read of a recording; the other columns need not be loaded.
 COLUMNS = tuple(SCHEMA)
 
@@ -56,6 +63,31 @@ def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
         (pl.col(name) if name in names else pl.lit(None)).cast(kind, strict=False).alias(name)
         for name, kind in SCHEMA.items()
     )
+
+
+def with_states(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Return typed events with `prev_state` in the bits of Linux 4.20 on.
+
+    From 4.15 to a fix in 4.20, each bit is one further to the left, and a running task has 1, as
+    every idle task shows. Then 0x100 says that a task was preempted or is in TASK_IDLE, as idle
+    kworkers are; this becomes `PREEMPTED_OR_IDLE`.
+    """
+    state = pl.col("prev_state")
+    idle = state.filter((pl.col("event") == "sched_switch") & (pl.col("prev_pid") == IDLE_PID))
+    least, most = events.select(least=idle.min(), most=idle.max()).collect().row(0)
+    if (least, most) != (1, 1):
+        return events
+    moved = pl.when(state == PREEMPTED).then(PREEMPTED_OR_IDLE).otherwise(state // 2)
+    return events.with_columns(moved.cast(pl.Int64).alias("prev_state"))
+
+
+def fell_asleep() -> pl.Expr:
+    """Whether the task that a sched_switch takes from its CPU went to sleep or died.
+
+    A task that may have been preempted did not.
+    """
+    state = pl.col("prev_state")
+    return (state & SLEEPING_BITS != 0) & (state != PREEMPTED_OR_IDLE)
 
 
 def rows_like(like: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

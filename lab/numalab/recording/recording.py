@@ -13,7 +13,7 @@ from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.progress import Progress, no_progress
 from numalab.recording.chunks import ROWS, event_chunks
-from numalab.recording.events import COLUMNS, lacking_fields, of_interest, typed
+from numalab.recording.events import COLUMNS, lacking_fields, of_interest, typed, with_states
 from numalab.recording.masks import Masks, masks_by_time
 from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
 from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
@@ -325,9 +325,9 @@ class Recording:
         """Return a value that needs the nodes, None where they are not known."""
         return value if self.machine.nodes else None
 
-    @property
+    @cached_property
     def _typed(self) -> pl.LazyFrame:
-        return typed(self.table).select(COLUMNS)
+        return with_states(typed(self.table).select(COLUMNS))
 
     @property
     def _all_events(self) -> pl.DataFrame:

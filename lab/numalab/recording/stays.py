@@ -6,7 +6,8 @@ Events move a task from one state to the next:
 - sched_switch makes the next task runnable on the event's CPU. The previous task stays runnable if
   its state shows that it was preempted; else it sleeps or is dead, and then it has no more stays.
   With a signal pending it stays in the queue, but Linux 6.1 traces the state that it had before
-  (`__schedule()` in kernel/sched/core.c); that it runs again without a wake-up proves it.
+  (`__schedule()` in kernel/sched/core.c); that it runs again without a wake-up proves it. Where
+  kernels do not tell preempted from asleep (`with_states`), the next event decides.
 - sched_migrate_task moves it to dest_cpu at once, asleep or runnable. The kernel reports it in
   set_task_cpu(), between two queues: a task in flight counts as arrived, not as idle time.
 
@@ -20,12 +21,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from numalab.recording.events import DEAD_BITS, PREEMPTED_OR_IDLE, fell_asleep
 from numalab.recording.window import Window, clip, gaps
-
-# prev_state holds the sleeping state's bits below TASK_REPORT_MAX (0x100, which is set for a task
-# that was preempted): __trace_sched_switch_state() in include/trace/events/sched.h, Linux 4.14 on.
-SLEEPING_BITS = 0xFF
-DEAD_BITS = 0x30  # EXIT_DEAD and EXIT_ZOMBIE
 
 BIRTHS = {"pid": pl.Int32, "time_ns": pl.Int64}
 _STAY = {
@@ -85,7 +82,11 @@ def stays(
         end_ns=pl.col("time_ns").shift(-1).over("pid").fill_null(last),
     )
     queued = _still_queued(woken or wakeups(events))
-    mentions = mentions.with_columns(after=pl.when(queued).then(True).otherwise("after"))
+    unsure = pl.col("before") & pl.col("after").is_null()
+    later_was = pl.col("was").shift(-1).over("pid").fill_null(value=False)
+    mentions = mentions.with_columns(
+        after=pl.when(queued).then(True).when(unsure).then(later_was).otherwise("after")
+    )
     mentions = _with_losses(mentions, gaps(events)).with_columns(
         runnable=_state().fill_null(value=False),
     )
@@ -181,11 +182,12 @@ def sightings(events: pl.DataFrame) -> pl.DataFrame:
     parts = []
     if {"prev_pid", "next_pid", "prev_state"} <= columns:
         switches = rows.filter(pl.col("event") == "sched_switch")
-        awake, dead = ((pl.col("prev_state") & bits) for bits in (SLEEPING_BITS, DEAD_BITS))
+        state = pl.col("prev_state")
+        awake, dead = pl.when(state != PREEMPTED_OR_IDLE).then(~fell_asleep()), state & DEAD_BITS
         yes = pl.lit(True)
         at = {"cpu": cpu, "from_cpu": cpu, "before": yes}
         ended = (dead != 0).fill_null(value=False)
-        parts.append(_mention(switches, "prev", **at, after=awake == 0, dead=ended))
+        parts.append(_mention(switches, "prev", **at, after=awake, dead=ended))
         parts.append(_mention(switches, "next", **at, after=yes))
     if "target_cpu" in columns:
         wakings = rows.filter(pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"]))

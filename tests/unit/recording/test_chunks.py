@@ -1,6 +1,7 @@
 """A recording taken in pieces gives what it gives as a whole."""
 
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -67,6 +68,27 @@ def test_a_cpu_that_is_off_line_runs_nothing(rows: int) -> None:
             assert clip(rows_of_cpu.filter(pl.col("cpu") == cpu), inside).is_empty()
     busy = {cpu: run.sums.busy_cpu[cpu] / run.window.length_ns for cpu in (1, 3)}
     assert busy == pytest.approx({1: 0.660, 3: 0.365}, abs=0.001)
+
+
+def of_linux_4_17(state: int) -> int:
+    """`1 << task_state_index()`; preempted tasks and those in TASK_IDLE have the same."""
+    return 0x100 if state in (0x80, 0x100) else 2 * state or 1
+
+
+def of_linux_4_4(state: int) -> int:
+    """The state itself, and TASK_STATE_MAX of a preempted task."""
+    return {0x10: 0x40, 0x20: 0x40, 0x40: 0x200, 0x80: 0x402, 0x100: 0x800}.get(state, state)
+
+
+@pytest.mark.parametrize("rows", [100, 10_000])
+@pytest.mark.parametrize("old", [of_linux_4_17, of_linux_4_4])
+def test_the_states_of_older_kernels_give_the_same(
+    parquet: Path, old: Callable[[int], int], rows: int
+) -> None:
+    table = pl.read_parquet(parquet)
+    states = pl.col("prev_state").map_elements(old, return_dtype=pl.Int64)
+    older = analysed(table.with_columns(states).lazy(), rows)
+    assert values(older) == pytest.approx(values(analysed(table, rows)), nan_ok=True)
 
 
 def with_losses(table: pl.DataFrame, seed: int) -> pl.DataFrame:

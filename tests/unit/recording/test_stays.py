@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from numalab.recording.events import with_states
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window
 from support.small_traces import Trace
@@ -40,6 +41,22 @@ def test_a_task_counts_from_its_waking_to_its_sleep(trace: Trace) -> None:
         (50, 60, 0),
     ]
     assert lengths(events, 1, Window(0, 60)) == [(0, 60, 0)]
+
+
+def test_where_preempted_and_idle_look_alike_the_next_event_decides(trace: Trace) -> None:
+    """As in Linux 4.17, where every idle task shows 1 for a running task."""
+    events = trace.table(
+        trace.switch(10, 0, "idle", "kworker/0:1", 1),
+        trace.switch(20, 0, "kworker/0:1", "a:2", 0x100),
+        trace.switch(30, 0, "a:2", "b:3", 0x100),
+        trace.switch(40, 0, "b:3", "c:4", 1),
+        trace.wakeup(50, "kworker/0:1", 0),
+        trace.switch(60, 0, "c:4", "a:2", 0x100),
+    )
+    window = Window(0, 70)
+    table = stays(with_states(events.lazy()).collect(), window)
+    left = {row[:2]: row[2] for row in table.select("pid", "start_ns", "runnable").rows()}
+    assert (left[1, 20], left[2, 30], left[3, 40], left[4, 60]) == (False, True, True, False)
 
 
 def test_a_migrating_task_counts_on_its_destination_at_once(trace: Trace) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 from numalab.hunt.loads.exact_output import ThreadAccount
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
-from numalab.recording.stays import SLEEPING_BITS
+from numalab.recording.events import fell_asleep
 from numalab.recording.window import marks
 
 
@@ -111,11 +111,10 @@ def _traced_counts(run: LoadRecording) -> Mapping[int, _Counted]:
         return {}
     rows = run.until_stopped
     switches = rows.filter(pl.col("event") == "sched_switch")
-    slept = (pl.col("prev_state") & SLEEPING_BITS) != 0
     left = {
         pid: (asleep, count)
         for pid, asleep, count in switches.group_by("prev_pid")
-        .agg(asleep=slept.sum(), count=pl.len())
+        .agg(asleep=fell_asleep().sum(), count=pl.len())
         .iter_rows()
     }
     moved = (pl.col("event") == "sched_migrate_task") & (pl.col("orig_cpu") != pl.col("dest_cpu"))

@@ -9,9 +9,8 @@ from numalab.hunt.properties.accounts.counts import read_times
 from numalab.hunt.properties.accounts.tasks import OF_SWITCH_MS, compared
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.events import IDLE_PID
+from numalab.recording.events import DEAD_BITS, IDLE_PID
 from numalab.recording.spans import spans
-from numalab.recording.stays import DEAD_BITS
 from numalab.recording.window import Window
 
 _FEWEST_TICKS = 50  # for a share to mean something

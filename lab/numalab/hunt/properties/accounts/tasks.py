@@ -8,7 +8,7 @@ import polars as pl
 from numalab.hunt.loads.driver_output import TaskAccount
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
-from numalab.recording.stays import SLEEPING_BITS
+from numalab.recording.events import fell_asleep
 
 # A switch takes its time from the queue's clock and is traced later. In mode icount other CPUs may
 # have their turns in between: 0.17 ms on average for a waker on six CPUs.
@@ -78,8 +78,7 @@ def traced_accounts(run: LoadRecording) -> Mapping[int, TracedAccount]:
     }
     switches = events.get("sched_switch", table.clear())
     wakeups = [events[name] for name in ("sched_wakeup", "sched_wakeup_new") if name in events]
-    ready = (pl.col("prev_state") & SLEEPING_BITS) == 0
-    left = pl.when(ready).then(_READY).otherwise(_ASLEEP)
+    left = pl.when(~fell_asleep()).then(_READY).otherwise(_ASLEEP)
     steps = [
         *(rows.select("time_ns", pid="event_pid", step=pl.lit(_WOKEN)) for rows in wakeups),
         switches.select("time_ns", pid="prev_pid", step=left),
