@@ -96,11 +96,15 @@ def masks_by_time(sampled: pl.DataFrame) -> Masks:
     sets, room = dict[frozenset[int], int](), lists.room
     bound: dict[int, list[tuple[int, int, int]]] = {}
     for pid, time, cpus, later in rows.select("pid", "time_ns", "cpus", "later").iter_rows():
-        mask = of_text[cpus] & of_text[later]
-        if mask not in sets and (room := room - len(mask)) < 0:
-            mask = frozenset()  # many sets of many CPUs: a guest wrote them
-        number = sets.setdefault(mask, len(sets))
         mine = bound.setdefault(pid, [])
-        mine.append((pid, time if mine else _ALWAYS, number))
+        both = of_text[cpus] & of_text[later]
+        steps = [(time, both)]
+        if not mine:
+            steps = [(_ALWAYS, of_text[cpus]), *(steps if cpus != later else [])]
+        for since_ns, mask in steps:
+            # Of many sets of many CPUs, which a guest wrote, those without room are empty.
+            fits = mask in sets or (room := room - len(mask)) >= 0
+            kept = mask if fits else frozenset[int]()
+            mine.append((pid, since_ns, sets.setdefault(kept, len(sets))))
     flat = [row for mine in bound.values() for row in mine]
     return Masks(tuple(sets), pl.DataFrame(flat, schema=_BOUND, orient="row"))

@@ -204,6 +204,8 @@ def test_sampled_masks_say_who_may_come(trace: Trace, three_nodes: Topology) -> 
     assert idle("@ 20\ntask 1 2 0 0 62 cpus=0-1\n") == pytest.approx(30)
     assert idle(bound) == 0
     assert idle(bound + "@ 30\ntask 1 2 0 0 62 cpus=1\n") == pytest.approx(10), "bound anew"
+    both = "@ 20\ntask 1 2 0 0 62 cpus=0-1\n@ 30\ntask 1 2 0 0 62 cpus=0\n"
+    assert idle(both) == pytest.approx(10), "until the first sample, what it shows"
     assert idle("@ 200\ntask 1 2 0 0 62 cpus=0\n") == pytest.approx(30), "after the window"
     assert idle("@ 20\ntask 1 2 0 0 62 cpus=9-1\n") == pytest.approx(30), "no list"
 
