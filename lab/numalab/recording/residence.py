@@ -17,7 +17,7 @@ from numalab.recording.window import Slices
 
 Level = Literal["task", "process", "group"]
 CONVERGED_PERCENT = 80.0
-SETTLED_SHARE = 0.2  # of the window, at its end, that is not looked into
+SETTLED_FIFTHS = 4  # of the window; the rest, at its end, is not looked into
 
 Times = npt.NDArray[np.int64]  # CPU time in ns by slice and node
 
@@ -104,7 +104,9 @@ def spread_ms(ns: Times, weights: Sequence[int], slices: Slices) -> float | None
 def _last_looked_at(total: npt.NDArray[np.generic], slices: Slices) -> int:
     """Return the last slice whose beginning counts: before the last fifth, and with time left."""
     with_time = int(np.flatnonzero(total)[-1])
-    return min(with_time, max(0, round((1 - SETTLED_SHARE) * slices.count) - 1))
+    length = slices.end_ns - slices.start_ns
+    before = -(-SETTLED_FIFTHS * length // (5 * slices.step_ns)) - 1
+    return min(with_time, max(0, before))
 
 
 def _since(apart: npt.NDArray[np.bool_]) -> int | None:

@@ -47,6 +47,12 @@ def test_it_converged_at_the_first_moment_after_which_it_stayed() -> None:
     assert converged_ms(ns(*[(5, 5)] * 4, *[(0, 10)] * 6), TEN) == 0
 
 
+@pytest.mark.parametrize(("ms", "moved", "at"), [(80, 6, 60), (80, 7, None), (75, 6, None)])
+def test_no_border_in_the_last_fifth_counts(ms: int, moved: int, at: float | None) -> None:
+    window = cut(Window(0, ms * MS))
+    assert converged_ms(ns(*[(10, 0)] * moved, *[(0, 10)] * (8 - moved)), window) == at
+
+
 def test_what_moves_until_the_end_never_converged() -> None:
     assert converged_ms(ns(*[(10, 0), (0, 10)] * 5), TEN) is None
     assert converged_ms(ns(*[(10, 0)] * 9, (0, 10)), TEN) is None
