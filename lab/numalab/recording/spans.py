@@ -76,7 +76,7 @@ def _stretches(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
         to_ns=pl.col("time_ns").max(),
         switched=(pl.col("event") == "sched_switch").any(),
         pid=pl.col("pid").drop_nulls().last(),
-        comm=pl.col("comm").drop_nulls().last(),
+        comm=pl.col("comm").filter(pl.col("pid").is_not_null()).last(),
     )
     return own.with_columns(
         from_ns=pl.when(pl.col("segment") == 0).then(first).otherwise("from_ns"),

@@ -57,6 +57,13 @@ def test_a_cpu_without_a_switch_runs_what_its_events_name(trace: Trace) -> None:
     assert result["known"].to_list() == [False]
 
 
+def test_a_cpu_without_a_switch_has_pid_and_name_of_one_task(trace: Trace) -> None:
+    named, unnamed = (trace.other(at, 1, "x", pid) for at, pid in ((5, 7), (8, 6)))
+    events = trace.table(trace.switch(0, 0, "a:1", "b:2"), named, unnamed | {"comm": None})
+    (last,) = rows(spans(events, Window(0, 10)).filter(pl.col("cpu") == 1))
+    assert last == (1, 0, 10, 6, None)
+
+
 @pytest.mark.parametrize(
     ("event", "pid", "away"),
     [
