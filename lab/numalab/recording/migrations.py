@@ -83,26 +83,46 @@ def migrations(
     state = stayed.select("pid", "runnable", time_ns="start_ns").unique(
         ["pid", "time_ns"], keep="last"
     )
-    table = moved.select(
-        "time_ns",
-        pid=pl.col("event_pid").cast(pl.Int32),
-        comm=pl.col("event_comm").cast(pl.Categorical),
-        from_cpu=pl.col("orig_cpu").cast(pl.Int32),
-        to_cpu=pl.col("dest_cpu").cast(pl.Int32),
-        from_node=node_of_cpu("orig_cpu", node_of),
-        to_node=node_of_cpu("dest_cpu", node_of),
-        stopper=pl.col("comm").str.starts_with("migration/").fill_null(value=False),
-    ).join(state, on=["pid", "time_ns"], how="left", maintain_order="left")
+    table = (
+        moved.join(_names(events), on="pid", how="left", maintain_order="left")
+        .select(
+            "time_ns",
+            pid=pl.col("event_pid").cast(pl.Int32),
+            comm=pl.col("event_comm").cast(pl.Categorical),
+            from_cpu=pl.col("orig_cpu").cast(pl.Int32),
+            to_cpu=pl.col("dest_cpu").cast(pl.Int32),
+            from_node=node_of_cpu("orig_cpu", node_of),
+            to_node=node_of_cpu("dest_cpu", node_of),
+            stopper=pl.coalesce("comm", "runs").str.starts_with("migration/"),
+        )
+        .join(state, on=["pid", "time_ns"], how="left", maintain_order="left")
+    )
     mover = (
         pl.when(pl.col("stopper"))
         .then(pl.lit("stopper"))
-        .when(pl.col("runnable").is_null())
+        .when(pl.col("runnable").is_null() | pl.col("stopper").is_null())
         .then(pl.lit("not known"))
         .when(pl.col("runnable"))
         .then(pl.lit("load balancer"))
         .otherwise(pl.lit("wake-up"))
     )
     return table.with_columns(mover=mover.cast(_MOVER)).select(list(SCHEMA))
+
+
+def _names(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the names of tasks in sched_switch: pid, runs.
+
+    Events have names that the kernel keeps of few tasks only (saved_cmdlines of ftrace).
+    """
+    columns = (("prev_pid", "prev_comm"), ("next_pid", "next_comm"))
+    switches = events.filter(pl.col("event") == "sched_switch")
+    named = [
+        switches.select(pid=pl.col(pid).cast(pl.Int32), runs=pl.col(comm).cast(pl.String))
+        for pid, comm in columns
+        if {pid, comm} <= set(events.columns)
+    ]
+    empty = pl.DataFrame(schema={"pid": pl.Int32, "runs": pl.String})
+    return pl.concat([empty, *named]).drop_nulls().unique("pid", keep="last")
 
 
 def name_numa_moves(moved: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:

@@ -53,6 +53,19 @@ def test_each_move_has_its_mover(trace: Trace) -> None:
     ]
 
 
+def test_a_stopper_without_a_name_has_that_of_its_switch(trace: Trace) -> None:
+    nameless = {"comm": None}
+    events = trace.table(
+        trace.wakeup(5, "b:2", 0),
+        trace.switch(10, 0, "a:1", "migration/0:21", trace.preempted),
+        trace.migrated_by(20, "migration/0:21", "b:2", 0, 1) | nameless,
+        trace.switch(30, 0, "migration/0:21", "a:1", trace.sleeps),
+        trace.migrated_by(40, "a:1", "b:2", 1, 0) | nameless,
+        trace.migrated_by(50, "c:3", "b:2", 0, 1) | nameless,  # nothing names it
+    )
+    assert moved(events)["mover"].to_list() == ["stopper", "load balancer", "not known"]
+
+
 def test_a_swap_moves_both_tasks(trace: Trace) -> None:
     events = trace.table(
         trace.switch(10, 0, "idle", "a:1"),
