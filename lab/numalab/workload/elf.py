@@ -1,6 +1,5 @@
 """Programs of this host by their ELF headers, and the libraries that ld.so(8) finds for them."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -13,7 +12,7 @@ from numalab.process import CommandFailed, find_program, run
 _CLASS, _MACHINE = (re.compile(rf"^\s+{key}:\s+(.+)$", re.M) for key in ("Class", "Machine"))
 _INTERPRETER = re.compile(r"\[Requesting program interpreter: (.+)\]")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[(.+)\]")
-_PATHS = re.compile(r"\((?:RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]")
+_PATHS = re.compile(r"\((RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]")
 _OF_CACHE = re.compile(r"^\s+(\S+) \(libc6,x86-64.*\) => (/.+)$", re.MULTILINE)
 _USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 
@@ -48,19 +47,25 @@ def needed_libraries(header: str) -> list[str]:
     return _NEEDED.findall(header)
 
 
-def search_path(user: Path, header: str) -> list[Path]:
-    """Return the folders of DT_RPATH and DT_RUNPATH, with $ORIGIN, of one file."""
+def rpath_and_runpath(user: Path, header: str) -> tuple[list[Path], list[Path]]:
+    """Return the folders of DT_RPATH and of DT_RUNPATH of one file; the second voids the first."""
+    texts = dict(_PATHS.findall(header))
+    rpath, runpath = (split_path(texts.get(key, ""), user) for key in ("RPATH", "RUNPATH"))
+    return ([] if runpath else rpath), runpath
+
+
+def split_path(text: str, user: Path) -> list[Path]:
+    """Return the folders of a path for libraries; $ORIGIN is its user's, an empty one is `.`."""
     origin = str(user.resolve().parent)
-    texts = [text for paths in _PATHS.findall(header) for text in paths.split(":")]
-    return [Path(re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, text)) for text in texts if text]
+    texts = text.split(":") if text else []
+    return [Path(re.sub(r"\$(\{ORIGIN\}|ORIGIN\b)", lambda _: origin, part)) for part in texts]
 
 
 def find_library(name: str, folders: Iterable[Path]) -> Path | None:
-    """Find a library as ld.so(8): its user's folders, LD_LIBRARY_PATH, the cache, usual folders."""
+    """Find a library as ld.so(8): in the folders in their order, the cache, the usual folders."""
     if "/" in name:
         return Path(name) if Path(name).is_file() else None
-    own = [Path(text) for text in os.environ.get("LD_LIBRARY_PATH", "").split(":") if text]
-    for folder in (*folders, *own):
+    for folder in folders:
         if (folder / name).is_file():
             return folder / name
     if name in (cached := _library_cache()):

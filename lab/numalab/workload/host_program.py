@@ -24,7 +24,8 @@ from numalab.workload.elf import (
     interpreter,
     needed_libraries,
     read_header,
-    search_path,
+    rpath_and_runpath,
+    split_path,
 )
 from numalab.workload.starters import program_place
 
@@ -44,7 +45,7 @@ NOT_FOUND = 127  # sh(1)
 
 _OF_KERNEL = re.compile(r"/(dev|job|proc|run|sys)/")  # paths of the guest, whatever its image has
 _PYTHON = re.compile(r"python[0-9.]*")
-_ENV_OF_LOADER = "LD_PRELOAD"
+_PRELOADED, _LIBRARY_PATH = "LD_PRELOAD", "LD_LIBRARY_PATH"
 _MAGIC = b"\x7fELF"
 
 # glibc opens it when a thread is cancelled (pthread_cancel(3)); no program names it.
@@ -96,6 +97,7 @@ class _Luggage:
     remarks: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    library_path: list[Path] = field(default_factory=list)
     size: int = 0
 
     def put(self, name: str, path: Path) -> None:
@@ -140,11 +142,16 @@ def guest_command(
             _add(luggage, item)
         _add_current_folder(luggage)
     _check_folder(luggage, around.folder)
+    before = (word.partition("=") for word in words[:place] if "=" in word)  # of `env A=B`
+    env = {**os.environ, **around.env, **{name: value for name, _, value in before}}
+    library_path = env.get(_LIBRARY_PATH, "").replace(";", ":")
+    luggage.library_path = split_path(library_path, path or Path())
+    preloaded = _preloaded(luggage, around.env)
     if path is not None:
         if "/" not in words[place]:
             luggage.remarks.append(f"{shown(words[place])} is this host's: the guest has none")
         luggage.argv[place : place + 1] = _program(luggage, words[place], path, in_guest)
-    _add_preloaded(luggage, around.env)
+    _add_libraries(luggage, *preloaded)
     _surround(luggage, around, here)
     program = Path(words[place]).name
     return GuestCommand(tuple(luggage.argv), program, luggage.files, tuple(luggage.remarks))
@@ -305,7 +312,7 @@ def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> lis
         return [inside]
     # The kernel names a task after the file that it executes: the loader gets the program's name.
     luggage.put(f"{LOADER}/{path.name}", loader)
-    _add_libraries(luggage, path, header)
+    _add_libraries(luggage, path)
     named = ["--argv0", word] if b"--argv0" in luggage.files[f"{LOADER}/{path.name}"] else []
     start_words = [f"{_FILES}/{LOADER}/{path.name}", "--library-path", f"{_FILES}/{_LIBRARIES}"]
     return [*start_words, *named, inside]
@@ -325,22 +332,21 @@ def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
         raise UserError(reason, file=script)
 
 
-def _add_preloaded(luggage: _Luggage, env: Mapping[str, str]) -> None:
-    """Take along the libraries that LD_PRELOAD names by an absolute path."""
+def _preloaded(luggage: _Luggage, env: Mapping[str, str]) -> list[Path]:
+    """Take along the libraries that LD_PRELOAD names by an absolute path, and return them."""
     luggage.env.update(env)
-    names = re.split("[ :]", env.get(_ENV_OF_LOADER, ""))
-    if not any(names):
-        return
-    inside = []
-    for name in filter(None, names):
+    inside, paths = list[str](), list[Path]()
+    for name in filter(None, re.split("[ :]", env.get(_PRELOADED, ""))):
         path = Path(name)
         if name.startswith("/") and path.is_file():
             luggage.put(f"{_LIBRARIES}/{path.name}", path)
-            _add_libraries(luggage, path, read_header(path))
+            paths.append(path)
             inside.append(f"{_FILES}/{_LIBRARIES}/{path.name}")
         else:
             inside.append(name)
-    luggage.env[_ENV_OF_LOADER] = ":".join(inside)
+    if inside:
+        luggage.env[_PRELOADED] = ":".join(inside)
+    return paths
 
 
 def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
@@ -366,21 +372,27 @@ def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
     luggage.argv = words
 
 
-def _add_libraries(luggage: _Luggage, program: Path, header: str) -> None:
-    """Take along the libraries of a program or library, and theirs."""
-    waiting = [(program, header, search_path(program, header))]
-    while waiting:
-        user, text, inherited = waiting.pop()
-        names = needed_libraries(text)
-        if "libc.so.6" in names and find_library(_OPENED_LATER, inherited):
+def _add_libraries(luggage: _Luggage, *users: Path) -> None:
+    """Take along the libraries of programs or libraries, and theirs, in the order of ld.so(8).
+
+    DT_RPATH counts for the libraries of libraries too, but not in a file with DT_RUNPATH.
+    """
+    waiting = [(user, list[Path]()) for user in users]
+    for user, inherited in waiting:  # which grows
+        header = read_header(user)
+        rpath, runpath = rpath_and_runpath(user, header)
+        rpaths = [*rpath, *inherited]
+        folders = [*([] if runpath else rpaths), *luggage.library_path, *runpath]
+        names = needed_libraries(header)
+        if "libc.so.6" in names and find_library(_OPENED_LATER, folders):
             names.append(_OPENED_LATER)
         for name in names:
             inside = f"{_LIBRARIES}/{Path(name).name}"
             if inside in luggage.files:
                 continue
-            path = find_library(name, [*search_path(user, text), *inherited])
+            path = find_library(name, folders)
             if path is None:
-                reason = f"needs {shown(name)}, which was not found; set LD_LIBRARY_PATH"
+                reason = f"needs {shown(name)}, which was not found; set {_LIBRARY_PATH}"
                 raise UserError(reason, file=user)
             luggage.put(inside, path)
-            waiting.append((path, read_header(path), inherited))
+            waiting.append((path, rpaths))

@@ -101,6 +101,59 @@ def test_libraries_beside_the_program_are_found(folder: Path) -> None:
         guest_command(["bin/prog"], GUEST_ONLY)
 
 
+@pytest.fixture
+def two_libraries(folder: Path) -> Path:
+    """Two versions of a library, 1 and 2; a program is linked with the first."""
+    for version in ("1", "2"):
+        source = f"int f(void) {{ return {version}; }}\n"
+        options = ("-shared", "-fPIC", "-Wl,-soname,libf.so")
+        compiled(folder / version / "libf.so", *options, source=source)
+    return folder
+
+
+USES = "int f(void);\nint main(void) { return f(); }\n"
+
+
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+@pytest.mark.parametrize("way", ["host", "option", "starter"])
+def test_a_library_path_counts_as_on_the_host(
+    two_libraries: Path, monkeypatch: pytest.MonkeyPatch, tags: str, way: str
+) -> None:
+    compiled(Path("prog"), "-L1", "-lf", f"-Wl,{tags},-rpath,{two_libraries}/1", source=USES)
+    path = {"LD_LIBRARY_PATH": f"/nothing:{two_libraries}/2"}
+    used = subprocess.run(["./prog"], check=False, env=os.environ | path).returncode
+    assert used == (2 if tags.startswith("--enable") else 1)
+    if way == "host":
+        monkeypatch.setenv("LD_LIBRARY_PATH", path["LD_LIBRARY_PATH"])
+    before = ["env", "LD_LIBRARY_PATH=" + path["LD_LIBRARY_PATH"]] if way == "starter" else []
+    around = Surroundings(env=path if way == "option" else {})
+    command = guest_command([*before, "./prog"], GUEST_ONLY, around)
+    assert command.files["host/lib/libf.so"] == Path(f"{used}/libf.so").read_bytes()
+
+
+def test_a_path_of_a_program_counts_for_its_own_libraries_only(two_libraries: Path) -> None:
+    uses = "int f(void);\nint g(void) { return f(); }\n"
+    compiled(Path("1/libg.so"), "-shared", "-fPIC", "-L1", "-lf", source=uses)
+    for tags, whole in (("--disable-new-dtags", True), ("--enable-new-dtags", False)):
+        options = ("-L1", "-lg", f"-Wl,{tags},-rpath-link,1,-rpath,{two_libraries}/1")
+        compiled(Path("prog"), *options, source=USES.replace("f()", "g()").replace("f(v", "g(v"))
+        printed = subprocess.run(["ldd", "prog"], capture_output=True, text=True, check=True)
+        assert ("libf.so => not found" not in printed.stdout) is whole
+        if whole:
+            assert "host/lib/libf.so" in guest_command(["./prog"], GUEST_ONLY).files
+            continue
+        with pytest.raises(UserError, match=r"libg\.so: needs libf\.so, which was not found"):
+            guest_command(["./prog"], GUEST_ONLY)
+
+
+def test_a_preloaded_library_replaces_the_one_of_its_name(two_libraries: Path) -> None:
+    compiled(Path("prog"), "-L1", "-lf", f"-Wl,-rpath,{two_libraries}/1", source=USES)
+    env = {"LD_PRELOAD": f"{two_libraries}/2/libf.so"}
+    assert subprocess.run(["./prog"], check=False, env=os.environ | env).returncode == 2
+    command = guest_command(["./prog"], GUEST_ONLY, Surroundings(env=env))
+    assert command.files["host/lib/libf.so"] == Path("2/libf.so").read_bytes()
+
+
 def test_a_starter_starts_a_program_of_the_host(folder: Path) -> None:
     compiled(folder / "prog", "-static")
     command = guest_command(["numactl", "--membind=1", "./prog", "./prog"], GUEST_ONLY)
