@@ -30,6 +30,7 @@ from numalab.reach.model import PatchReach, Side
 from numalab.results.plan import Cell
 from numalab.statistics.comparison import FEWEST, LEVEL, rank_p
 from numalab.statistics.sequential import LOOKS
+from numalab.statistics.summary import numbers
 
 Word = Literal[
     "regressed",
@@ -235,21 +236,24 @@ def _untested(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[tup
 def standing_out(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[tuple[Cell, str], ...]:
     """Return the measures that no fresh run tested, and that differ by the runs of all seeds.
 
-    By the rank sum test, corrected for all measures of all cells (Bonferroni). They are no shown
-    change: the number of runs followed other measures.
+    By the rank sum test, corrected for all of these measures with runs enough for it (Bonferroni).
+    They are no shown change: the number of runs followed other measures.
     """
-    infos, tested, different = judged(outcome.runs), _tested(outcome), list[tuple[Cell, str]]()
-    share = LEVEL / max(1, len(infos) * len(cells))
-    for cell in cells:
-        mine = [run for run in outcome.runs if run.cell == cell]
-        for info in infos:
-            sides = sample(mine, cell, info.name)
-            if (cell, info.name) in tested or sides.fewest < FEWEST:
-                continue
-            shown = rank_p(sides.before, sides.after) < share
-            if shown and is_notable(compare(sides), info.unit):
-                different.append((cell, info.name))
-    return tuple(different)
+    infos, fresh = judged(outcome.runs), _tested(outcome)
+    tests = {
+        (cell, info): sides
+        for cell in cells
+        for info in infos
+        if (cell, info.name) not in fresh
+        and (sides := sample(outcome.runs, cell, info.name)).fewest >= FEWEST
+        and len({*numbers(sides.before), *numbers(sides.after)}) > 1
+    }
+    share = LEVEL / max(1, len(tests))
+    return tuple(
+        (cell, info.name)
+        for (cell, info), sides in tests.items()
+        if rank_p(sides.before, sides.after) < share and is_notable(compare(sides), info.unit)
+    )
 
 
 def _tested(outcome: ExperimentOutcome) -> set[tuple[Cell, str]]:

@@ -109,10 +109,10 @@ def compare_samples(
 def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Comparison, ...]:
     """Compare two variants by all measures of a table, rows of (before, after, direction).
 
-    Rows with one value in all runs cannot show a difference, and do not count for the correction
-    (R. E. Tarone, Biometrics 46, 1990, 515-522).
+    Rows with one value in all runs, or fewer than two values on a side, have no test, and do not
+    count for the correction (R. E. Tarone, Biometrics 46, 1990, 515-522).
     """
-    family = sum(_varies(before, after) for before, after, _ in rows) or 1
+    family = sum(_has_test(before, after) for before, after, _ in rows) or 1
     comparisons = [_tested(before, after, family) for before, after, _ in rows]
     places = [
         place for place, comparison in enumerate(comparisons) if comparison.p_value is not None
@@ -156,6 +156,10 @@ def _varies(before: Values, after: Values) -> bool:
     return bool(first and second) and len({*first, *second}) > 1
 
 
+def _has_test(before: Values, after: Values) -> bool:
+    return min(len(numbers(before)), len(numbers(after))) >= 2 and _varies(before, after)
+
+
 def _tested(before: Values, after: Values, family: int) -> Comparison:
     """Take every figure of a comparison that does not depend on the other rows of its table."""
     first, second = numbers(before), numbers(after)
@@ -176,7 +180,7 @@ def _tested(before: Values, after: Values, family: int) -> Comparison:
         family=family,
         above=new.mean > old.mean,
     )
-    if not _varies(first, second) or min(old.n, new.n) < 2:
+    if not _has_test(first, second):
         return comparison
     p_welch, interval, smallest = _welch(first, second, family)
     if smallest_rank_p(old.n, new.n) * family < LEVEL:  # else ranks could show nothing

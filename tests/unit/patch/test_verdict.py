@@ -158,6 +158,11 @@ def test_what_was_not_tested_and_stands_out_is_no_absence_of_change() -> None:
     assert standing_out(replace(experiment, runs=tuple(alike)), [CELL]) == ()
     three = replace(experiment, runs=tuple(runs([10, 11, 9], [40, 41, 39])))
     assert standing_out(three, [CELL]) == (), "three runs may differ by chance"
+    five = runs([10, 11, 9, 12, 8], [40, 41, 39, 42, 38])  # p = 2 / C(10, 5)
+    info = five[0].measures["m"].info
+    rare = {name: Measure(replace(info, name=name), 1.0) for name in "abcdefg"}
+    few = [replace(five[0], measures={**five[0].measures, **rare}), *five[1:]]
+    assert standing_out(replace(experiment, runs=tuple(few)), [CELL]) == ((CELL, "m"),)
     word = word_of((), None, HuntOutcome(), share=1.0, stands_out=True)
     assert word == "may differ"
     text = render_verdict(verdict([], word=word, untested=("m in ring-2, w",)))

@@ -326,6 +326,16 @@ def test_a_table_shares_one_correction_and_constants_do_not_count() -> None:
     assert compare_table([]) == ()
 
 
+def test_rows_without_a_test_do_not_count() -> None:
+    """One value on a side has no test; 8 such rows must not ask more of the row that has one."""
+    row = ([1.0, 2, 3, 4, 10], [9, 11.5, 12, 13, 14], Direction.LOWER)
+    (alone,) = compare_table([row])
+    single: tuple[list[float], list[float], Direction] = ([1.0], [2.0, 3.0], Direction.LOWER)
+    among, *rest = compare_table([row, *[single] * 8])
+    assert (among, among.outcome, among.family) == (alone, "worse", 1)
+    assert {(item.p_value, item.outcome) for item in rest} == {(None, "no difference shown")}
+
+
 def test_two_runs_show_nothing_even_apart() -> None:
     comparison = compare([1, 2], [8000, 9000], Direction.HIGHER)
     assert (comparison.outcome, comparison.separated) == ("no difference shown", True)
