@@ -69,7 +69,7 @@ class StoppingRule:
         if result.interval is None:  # every run gave the same value
             return StopReason.ALL_THE_SAME
         low, high = (result.percent(end) for end in result.interval)
-        if low is not None and high is not None and high - low <= 2 * PRECISION:
+        if low is not None and high is not None and low >= -PRECISION and high <= PRECISION:
             return StopReason.INTERVAL_NARROW
         return None
 

@@ -103,6 +103,7 @@ RULE = StoppingRule("m", 10)
         ([1.0, 1.1], [9.0, 9.1], None),
         ([1.0, 1.1, 0.9, 1.0], [9.0, 9.1, 9.2, 9.0], StopReason.DIFFERENCE_SHOWN),
         ([100.0, 100.5, 99.5, 100.2], [100.1, 99.9, 100.3, 99.8], StopReason.INTERVAL_NARROW),
+        ([100.0, 102.0, 99.0], [106.0, 108.5, 105.0], None),  # +2.3 to +10 %: more runs show it
         ([5.0, 1.0, 9.0], [2.0, 8.0, 4.0], None),
         ([3.0, 3.0, 3.0], [3.0, 3.0, 3.0], StopReason.ALL_THE_SAME),
         ([None, None, None], [1.0, 2.0, 3.0], StopReason.NOT_MEASURED),
