@@ -191,8 +191,9 @@ def info_of(measure: str, workload: BoundWorkload) -> MeasureInfo:
 
 
 def _metric_of(measure: str, workload: BoundWorkload) -> MetricTable | None:
-    """Return the metric whose measure may have this name."""
-    return next((metric for metric in workload.metrics if metric.is_named(measure)), None)
+    """Return the metric whose measure may have this name: of several, that of the longest name."""
+    metrics = (metric for metric in workload.metrics if metric.is_named(measure))
+    return max(metrics, key=lambda metric: len(metric.name), default=None)
 
 
 def _contradictions(claim: Claim) -> Iterator[tuple[str, str]]:

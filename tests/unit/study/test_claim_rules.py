@@ -1,5 +1,6 @@
 """Claims that contradict themselves, and published changes that cannot be read, are refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from numalab.statistics.scale import change_of
 from numalab.study.claim_rules import info_of
 from numalab.study.plan import plan_study
 from numalab.study.published import PublishedChange
+from numalab.workload.workload_table import MetricTable
 from support.one_command import invoke
 
 STUDIES = sorted(project_dir().glob("studies/**/*.toml"))
@@ -196,6 +198,21 @@ def test_a_measure_has_the_unit_of_its_metric_or_its_definition() -> None:
     for bound in plan.workloads.values():
         units = [info_of(name, bound).unit for name in ("throughput", "elapsed_time")]
         assert units == ["1/s", "s"]
+
+
+def test_a_measure_is_of_the_metric_with_the_longest_name() -> None:
+    """`latency` prints a number for each label, so that its measures are `latency_LABEL`."""
+    plan = plan_study(project_dir() / "studies/group-construction-work.toml")
+    bound = next(iter(plan.workloads.values()))
+    keys = {"direction": "none", "kind": "timing"}
+    pattern = r"(?P<label>\w+) (?P<value>\d+)"
+    metrics = tuple(
+        MetricTable.model_validate({"name": name, "unit": unit, "pattern": pattern, **keys})
+        for name, unit in (("latency", "us"), ("latency_samples", "n"), ("late", "s"))
+    )
+    workload = replace(bound, metrics=metrics)
+    units = [info_of(f"latency_{label}", workload).unit for label in ("p", "samples_p")]
+    assert units == ["us", "n"]
 
 
 def test_identifiers_are_not_compared(tmp_path: Path) -> None:
