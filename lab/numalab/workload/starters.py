@@ -22,7 +22,7 @@ def program_place(
     any, the last starter is the program.
     """
     place = 0
-    while words[place] == MARKED or (words[place] in _STARTERS and in_guest(words[place])):
+    while words[place] == MARKED or (_name(words[place]) in _STARTERS and in_guest(words[place])):
         behind = _behind(words, place, can_start)
         if behind == len(words):
             break
@@ -35,6 +35,7 @@ def _behind(words: Sequence[str], place: int, can_start: Callable[[str], bool]) 
     starter, place = words[place], place + 1
     if starter == MARKED:
         return place
+    starter = _name(starter)
     place += starter == "perf"
     while place < len(words):
         word = words[place]
@@ -45,3 +46,7 @@ def _behind(words: Sequence[str], place: int, can_start: Callable[[str], bool]) 
         else:
             place += 2 if len(word) == 2 and word[1] in _STARTERS[starter] else 1
     return len(words)
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2] if word.startswith("/") else word

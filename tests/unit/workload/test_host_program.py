@@ -170,6 +170,7 @@ def test_a_starter_starts_a_program_of_the_host(folder: Path) -> None:
         (f"{MARKED} numactl -l", "sh", "drv.sh ./prog"),
         (f"{MARKED} timeout -s kill 5 taskset ff", "./prog", "./prog"),
         ("perf stat -e stat", "./prog", "./prog"),
+        ("/usr/bin/numactl -l taskset ff", "./prog", "./prog"),
         ("numactl -H", "", ""),
     ],
 )
