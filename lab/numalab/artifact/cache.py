@@ -1,8 +1,8 @@
 """What the cache holds, how large it is, when it was last used, and how to make it smaller.
 
-Everything in it can be made again. An entry is in use while a process has a file of it open, mapped
-or on its command line (a guest its kernel, a build its tree), while its lock is held, and for an
-hour after its last use: a study has then read its path but not yet booted it.
+Everything in it but saved patches can be made again. An entry is in use while a process has a file
+of it open, mapped or on its command line (a guest its kernel, a build its tree), while its lock is
+held, and for an hour after its last use: a study has then read its path but not yet booted it.
 """
 
 import os
@@ -49,6 +49,8 @@ def list_cache() -> tuple[Entry, ...]:
         reason = "used just now" if now - last < HOUR else ""
         if _is_in_use(kind, path, open_paths):
             reason = "in use"
+        if kind.only_copy:
+            reason = "only copy"
         title = path.name
         with suppress(UserError, KeyError, TypeError, OSError, ValueError):
             title = kind.title(path)

@@ -44,6 +44,7 @@ class Kind:
 
     An entry is a folder, or a file that matches `files`. `title` returns what a person calls the
     entry; it may raise an error for a damaged one. A process that holds `lock` uses the entry.
+    `only_copy`: nothing can make an entry again, so none is pruned.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Kind:
     files: str = ""
     title: Callable[[Path], str] = file_name
     lock: Callable[[Path], Path] = entry_lock
+    only_copy: bool = False
 
     def entry(self, name: str) -> Path:
         """Return the path of the entry of a name, which holds the digest of all inputs."""

@@ -22,7 +22,14 @@ from numalab.source.series import Series
 _RECORD = "patch.json"
 _LONGEST = 40  # characters of a series in a kernel's name
 _SUFFIX = 8  # digits of the digest in a kernel's name
-PATCHES = register_kind(Kind(name="patch", folder="patches", title=record_title(_RECORD, "kernel")))
+PATCHES = register_kind(
+    Kind(
+        name="patch",
+        folder="patches",
+        title=record_title(_RECORD, "kernel"),
+        only_copy=True,
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ def save_patch(series: Series, base: str, label: str, named: bool) -> SavedPatch
     else:
         write_json(entry / _RECORD, asdict(saved))
         with suppress(OSError):
-            os.utime(entry)  # the time of last use, for `numalab cache prune`
+            os.utime(entry)  # the time of last use, for `numalab cache list`
     return saved
 
 

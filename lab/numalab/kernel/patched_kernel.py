@@ -33,6 +33,7 @@ from numalab.kernel.patch_series import (
 from numalab.places import require_in_lab, skip_input
 from numalab.progress import Progress, no_progress
 from numalab.source.changes import FileChange, line_changes
+from numalab.source.git import PREFIX, split_git
 from numalab.source.kernel_source import is_package
 from numalab.source.series import Series
 from numalab.topology.predict.groups import Construction
@@ -121,7 +122,7 @@ def list_all_kernels() -> dict[str, KernelSpec]:
     for saved in every:
         if not saved.is_copy and saved.series not in names:
             continue
-        if "/" in saved.base and not Path(saved.base).exists():  # a tree that its user removed
+        if _is_gone(saved.base):
             continue
         if is_name(saved.base) and saved.base not in bases:
             continue
@@ -131,6 +132,17 @@ def list_all_kernels() -> dict[str, KernelSpec]:
         except UserError as error:
             skip_input(error)
     return kernels
+
+
+def _is_gone(base: str) -> bool:
+    """Whether the base of a patch is a tree that its user removed."""
+    if not base.startswith(PREFIX):
+        return "/" in base and not is_package(base) and not Path(base).exists()
+    try:
+        split_git(base)
+    except UserError:
+        return True
+    return False
 
 
 def named_kernel(name: str, file: Path, key: str) -> KernelSpec:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.artifact.cache import list_cache
+from numalab.artifact.cache import choose_to_prune, list_cache
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.kernel_specs import series_path, without_last_series
@@ -107,7 +107,8 @@ def test_the_kernel_is_built_from_a_copy_and_keeps_its_name(project: Path, tmp_p
         with pytest.raises(UserError, match="not in your lab"):
             named_kernel(name, Path("case.toml"), "k")
     [entry] = [entry for entry in list_cache() if entry.kind == "patch"]
-    assert entry.name == spec.name
+    assert (entry.name, entry.in_use) == (spec.name, "only copy")
+    assert entry not in choose_to_prune(list_cache(), keep=0, unused_for=0, now=2**40)
     shutil.rmtree(entry.path)
     with pytest.raises(UserError, match=r"no kernel is called 'my-fix'"):
         find_kernel("my-fix")
@@ -130,12 +131,33 @@ def test_a_listing_reads_the_series_of_the_lab_once(
     assert sorted(read) == sorted(set(read)) != []
 
 
-def test_a_patch_on_a_tree_that_was_removed_is_not_listed(project: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def with_defaults(project: Path) -> Path:
+    """Add fragments for kernels that are not in kernels.toml."""
+    table = project / "kernel-configs/kernels.toml"
+    table.write_text('fragments = ["guest"]\n' + table.read_text())
+    return project
+
+
+@pytest.mark.parametrize("base", ["{}", "git:{}@v9.9"])
+def test_a_patch_on_a_tree_is_listed_until_that_is_removed(
+    with_defaults: Path, tmp_path: Path, base: str
+) -> None:
     (tmp_path / "x.patch").write_text(patch())
-    series = load_series(tmp_path / "x.patch")
-    saved = save_patch(series, str(tmp_path / "linux-9.9"), "x", named=False)
+    series, tree = load_series(tmp_path / "x.patch"), tmp_path / "linux-9.9"
+    shutil.copytree(with_defaults.parent / "packing/linux-source-9.9", tree)
+    saved = save_patch(series, base.format(tree), "x", named=False)
+    assert saved.kernel in list_all_kernels()
+    shutil.rmtree(tree)
     assert saved.kernel not in list_all_kernels()
     assert skipped_inputs() == ()
+
+
+def test_a_patch_on_a_package_of_a_suite_is_listed(with_defaults: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(patch())
+    series = load_series(tmp_path / "x.patch")
+    saved = save_patch(series, "linux-source-9.9/bookworm", "x", named=False)
+    assert saved.kernel in list_all_kernels()
 
 
 def test_a_patch_on_a_kernel_of_another_lab_is_not_listed(project: Path, tmp_path: Path) -> None:
@@ -193,10 +215,8 @@ def test_the_changed_lines_include_those_of_the_base(older: Path, tmp_path: Path
     assert change.after.split("\n")[19] == "line ten"
 
 
-def test_a_range_is_on_the_commit_where_it_begins(project: Path) -> None:
-    folder = project.parent / "packing" / "linux-source-9.9"
-    table = project / "kernel-configs/kernels.toml"
-    table.write_text('fragments = ["guest"]\n' + table.read_text())
+def test_a_range_is_on_the_commit_where_it_begins(with_defaults: Path) -> None:
+    folder = with_defaults.parent / "packing" / "linux-source-9.9"
 
     def git(*words: str) -> None:
         who = ["-c", "user.name=x", "-c", "user.email=x@x"]
