@@ -178,12 +178,12 @@ class ClaimOutlook:
 
     `refuted` is the condition that refutes it, or why no run can show it.
     `smallest` is the smallest true change that `seeds` runs a variant would show, in `unit`, by the
-    spread of stored runs of the same cell, variants and mode, at the level that the verdict uses;
-    None where fewer than two of each are stored, infinite where so few seeds show nothing. `stored`
-    is how many there are of the variant that has fewer. `published` is the source's smallest
-    change, `margin` what counts as no change, with its unit. Below `least` seeds no claim of the
-    family can be shown; below `alone` it has an interval only if others of its family are shown,
-    too. Both are None where no number of seeds is enough.
+    spread of stored runs of the same cell, parameters, variants and mode, at the level that the
+    verdict uses; None where fewer than two of each are stored, infinite where so few seeds show
+    nothing. `stored` is how many there are of the variant that has fewer. `published` is the
+    source's smallest change, `margin` what counts as no change, with its unit. Below `least` seeds
+    no claim of the family can be shown; below `alone` it has an interval only if others of its
+    family are shown, too. Both are None where no number of seeds is enough.
     """
 
     cell: Cell
@@ -208,7 +208,7 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
 
     `folder` holds results, as `reports` does: those of the study, and of `examples`.
     """
-    stored = _stored(plan.name, mode, folder)
+    stored = _stored(plan, mode, folder)
     samples = [
         _sample(plan, claim, cell, stored)
         for cell in plan.cells
@@ -229,15 +229,25 @@ def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, .
     )
 
 
-def _stored(name: str, mode: str, folder: Path) -> tuple[StoredRun, ...]:
-    """Return the runs in this mode of the newest results that have any and can be read."""
-    candidates = (*newest_first(folder / name), Results(folder / "examples" / name))
+def _stored(plan: Plan, mode: str, folder: Path) -> tuple[StoredRun, ...]:
+    """Return the runs in this mode, with the plan's parameters, of the newest results with any.
+
+    Results that cannot be read are passed over.
+    """
+    parameters = {cell: workload.parameters for cell, workload in plan.workloads.items()}
+    candidates = (*newest_first(folder / plan.name), Results(folder / "examples" / plan.name))
     for results in (stored for stored in candidates if stored.exist):
         try:
             _, runs = load_runs(results)
         except UserError:
             continue
-        if fitting := tuple(run for run in runs if run.manifest.mode == mode):
+        fitting = tuple(
+            run
+            for run in runs
+            if run.manifest.mode == mode
+            and run.manifest.workload.parameters == parameters.get(run.cell)
+        )
+        if fitting:
             return fitting
     return ()
 

@@ -139,6 +139,13 @@ def test_the_claims_of_a_stored_study() -> None:
     } == {0}
 
 
+def test_runs_with_other_parameters_are_no_outlook() -> None:
+    """The stored runs of less-busy-nodes are not of its shorter preset `quick`."""
+    for preset, is_stored in ((None, True), ("quick", False)):
+        outlooks = outlooks_of("less-busy-nodes", preset, "timed", REPORTS).values()
+        assert {outlook.stored > 0 for outlook in outlooks} == {is_stored}
+
+
 def test_a_decrease_is_less_than_100_percent() -> None:
     """`shows from 218 %` is no decrease."""
     for name, mode in (("numa-fixes-2018", "timed"), ("numa-imbalance", "timed")):
