@@ -98,14 +98,14 @@ def parse_fragment(name: str, text: str, file: object = None) -> Fragment:
     return Fragment(where, name, " ".join(summary), tuple(options.values()))
 
 
-def merge(fragments: Iterable[Fragment]) -> tuple[Option, ...]:
-    """Merge the options of fragments, in order; of equal options the first stays.
+def merge(fragments: Iterable[Fragment], version: str) -> tuple[Option, ...]:
+    """Merge the options for a kernel's version, in order; of equal options the first stays.
 
     Raises UserError, which names both places, for different values.
     """
     merged: dict[str, tuple[Option, str]] = {}
     for fragment in fragments:
-        for option in fragment.options:
+        for option in (option for option in fragment.options if option.is_for(version)):
             at = f"{fragment.file}:{option.line}"
             first, before = merged.setdefault(option.name, (option, at))
             if first.value != option.value:

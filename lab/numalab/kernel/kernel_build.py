@@ -14,7 +14,7 @@ from numalab.artifact.digest import digest_of, hash_file
 from numalab.document import read_record
 from numalab.errors import HostError, UserError
 from numalab.files import write_json
-from numalab.kernel.config_fragment import Option, merge, version_numbers
+from numalab.kernel.config_fragment import Fragment, Option, merge, version_numbers
 from numalab.kernel.kernel_artifact import KERNELS, BuiltKernel
 from numalab.kernel.kernel_config import (
     Origin,
@@ -121,7 +121,7 @@ def read_inputs(spec: KernelSpec) -> KernelInputs:
     """
     series = tuple(find_series(name) for name in spec.series)
     source = find_source(spec.source)
-    options = tuple(option for option in _options(spec) if option.is_for(source.version))
+    options = _options(spec, source.version)
     return KernelInputs(source, series, options, _compiler(has_btf=_has_btf(options)))
 
 
@@ -129,9 +129,13 @@ def _has_btf(options: Sequence[Option]) -> bool:
     return any(option.name == BTF and option.value == "y" for option in options)
 
 
-def _options(spec: KernelSpec) -> tuple[Option, ...]:
+def _fragments(spec: KernelSpec) -> tuple[Fragment, ...]:
+    return read_fragments(fragment_path(name) for name in spec.fragments)
+
+
+def _options(spec: KernelSpec, version: str) -> tuple[Option, ...]:
     try:
-        return merge(read_fragments(fragment_path(name) for name in spec.fragments))
+        return merge(_fragments(spec), version)
     except UserError as error:
         raise UserError(str(error), key=f"kernel {spec.name}") from None
 
@@ -193,9 +197,11 @@ def explain_kernel(spec: KernelSpec, on_progress: Progress) -> tuple[Origin, ...
         config = built.config if built else _configure(inputs, tree, work)
         assert config is not None
         origins = config_origins(tree, config, inputs.options)
-    left_out = [option for option in _options(spec) if not option.is_for(source.version)]
+    asked = {option.name for option in inputs.options}
+    every = (option for fragment in _fragments(spec) for option in fragment.options)
+    left_out = {option.name: option for option in every if option.name not in asked}
     return origins + tuple(
-        Origin(option.name, "", option.place, option.reason) for option in left_out
+        Origin(option.name, "", option.place, option.reason) for option in left_out.values()
     )
 
 

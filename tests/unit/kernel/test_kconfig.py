@@ -34,7 +34,7 @@ def test_what_is_written_in_a_fragment_is_what_is_asked_for(options: dict[str, s
     assert {entry.name: entry.value for entry in fragment.options} == options
     assert all(entry.reason == f"Why {entry.name}." for entry in fragment.options)
     assert fragment.summary == "Purpose."
-    asked = render_request("", merge([fragment]))
+    asked = render_request("", merge([fragment], "6.12"))
     assert parse_config(asked) == options
     assert refusals(fragment.options, parse_config(asked)) == ()
 
@@ -83,14 +83,29 @@ def test_fragments_that_contradict_each_other_are_both_named() -> None:
     entry = parse_fragment("one", GUEST)
     same = parse_fragment("same", GUEST)
     other = parse_fragment("other", GUEST.replace("=y", "=n"))
-    assert merge([entry, same]) == entry.options
+    assert merge([entry, same], "6.12") == entry.options
     with pytest.raises(UserError) as caught:
-        merge([entry, other])
+        merge([entry, other], "6.12")
     assert str(caught.value) == "other.config:4: CONFIG_SMP: wants n, and one.config:4 wants y"
 
 
+def test_fragments_of_two_eras_are_merged_for_a_version() -> None:
+    new, every, old = (
+        parse_fragment(name, f"# For.\n\n# {reason}\nCONFIG_A={value}\n")
+        for name, reason, value in (
+            ("new", "Since 6.7: why.", "y"),
+            ("every", "Why.", "y"),
+            ("old", "Until 6.6: why.", "n"),
+        )
+    )
+    for order in ([new, every], [every, new]):
+        assert [entry.value for entry in merge(order, "6.1.5")] == ["y"]
+    values = [[entry.value for entry in merge([new, old], version)] for version in ("6.6", "6.7")]
+    assert values == [["n"], ["y"]]
+
+
 def test_request_leaves_out_what_fragments_decide() -> None:
-    options = merge([parse_fragment("guest", GUEST)])
+    options = merge([parse_fragment("guest", GUEST)], "6.12")
     base = "# a comment\nCONFIG_EXPERT=y\n# CONFIG_SMP is not set\nCONFIG_X=y\n"
     assert render_request(base, options) == "CONFIG_EXPERT=y\nCONFIG_X=y\nCONFIG_SMP=y\n"
 
