@@ -34,6 +34,7 @@ _OPTIONS = ("kernel", "mode", "image", "packages", "events", "seeds")
 _PROGRESS_SECONDS = 5.0
 _GUESTS = pytest.StashKey["_Guests"]()
 _COMMANDS = pytest.StashKey[int]()
+_WrongMarker = pytest.Collector.CollectError  # pytest shows its text only
 
 
 @dataclass(frozen=True)
@@ -126,25 +127,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _wanted(marker: pytest.Mark, config: pytest.Config) -> list[_Wanted]:
     if unknown := sorted(marker.kwargs.keys() - set(_OPTIONS)):
-        raise pytest.UsageError(f"marker numa: no option {unknown[0]!r} (valid: {_OPTIONS})")
+        raise _WrongMarker(f"marker numa: no option {unknown[0]!r} (valid: {_OPTIONS})")
     options: dict[str, Any] = dict(marker.kwargs)
     machines = marker.args
     if text := config.getoption("--numa-machines"):
         machines = tuple(name.strip() for name in text.split(","))
     if not machines or not all(isinstance(name, str) for name in machines):
-        raise pytest.UsageError('marker numa: name a machine, as in @pytest.mark.numa("ring-4")')
+        raise _WrongMarker('marker numa: name a machine, as in @pytest.mark.numa("ring-4")')
     seeds = options.pop("seeds", 1)
     if type(seeds) is not int or seeds < 1:
-        raise pytest.UsageError(f"marker numa: seeds={seeds!r} is not a number of 1 or more")
+        raise _WrongMarker(f"marker numa: seeds={seeds!r} is not a number of 1 or more")
     for name, preset in (("kernel", "debian-6.12"), ("mode", "auto"), ("image", "base")):
         chosen = config.getoption(f"--numa-{name}", default=None)
         options[name] = chosen or options.get(name, preset)
         if not isinstance(options[name], str):
-            raise pytest.UsageError(f"marker numa: {name}={options[name]!r} is not a text")
+            raise _WrongMarker(f"marker numa: {name}={options[name]!r} is not a text")
     for name in ("packages", "events"):
         texts = options.get(name, ())
         if not isinstance(texts, list | tuple) or not all(isinstance(word, str) for word in texts):
-            raise pytest.UsageError(f"marker numa: {name}={texts!r} is not a list of texts")
+            raise _WrongMarker(f"marker numa: {name}={texts!r} is not a list of texts")
         options[name] = tuple(texts)
     return [
         _Wanted(topology=name, seed=seed, **options)

@@ -50,6 +50,7 @@ def test_wrong_markers_are_named(pytester: pytest.Pytester, marker: str, message
     done = pytester.runpytest("--collect-only", "-q")
     assert done.ret != 0
     done.stdout.fnmatch_lines_random([message])
+    done.stdout.no_fnmatch_line("*pytest_plugin.py*")  # of a traceback
 
 
 def test_wrong_machines_fail_with_one_message(pytester: pytest.Pytester) -> None:
