@@ -13,7 +13,9 @@ _CLASS, _MACHINE = (re.compile(rf"^\s+{key}:\s+(.+)$", re.M) for key in ("Class"
 _INTERPRETER = re.compile(r"\[Requesting program interpreter: (.+)\]")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[(.+)\]")
 _PATHS = re.compile(r"\((RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]")
-_OF_CACHE = re.compile(r"^\s+(\S+) \(libc6,x86-64.*\) => (/.+)$", re.MULTILINE)
+_OF_CACHE = re.compile(
+    r"^\s+(?P<name>\S+) \(libc6,x86-64(?P<about>.*)\) => (?P<path>/.+)$", re.MULTILINE
+)
 _USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 
 
@@ -81,5 +83,14 @@ def _library_cache() -> Mapping[str, Path]:
         text = run([find_program("ldconfig", "libc-bin"), "-p"], timeout=60).stdout
     except HostError:  # a host with musl has none
         return {}
-    pairs = [(name, Path(path)) for name, path in _OF_CACHE.findall(text)]
-    return dict(reversed(pairs))  # the first of a name counts
+    return cached_libraries(text)
+
+
+def cached_libraries(text: str) -> Mapping[str, Path]:
+    """Return the libraries that `ldconfig --print-cache` lists by name; the first of each counts.
+
+    Variants for some CPUs (`hwcap: "x86-64-v3"`) are left out: the guest may have another CPU.
+    """
+    lines = (match for match in _OF_CACHE.finditer(text) if "hwcap" not in match["about"])
+    pairs = [(match["name"], Path(match["path"])) for match in lines]
+    return dict(reversed(pairs))

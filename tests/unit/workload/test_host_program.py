@@ -9,6 +9,7 @@ import pytest
 
 from numalab.errors import UserError
 from numalab.workload import host_program
+from numalab.workload.elf import cached_libraries
 from numalab.workload.host_program import Surroundings, explain_status, guest_command
 from numalab.workload.starters import MARKED
 
@@ -86,6 +87,20 @@ def test_a_program_elsewhere_takes_no_folder_along(folder: Path, tmp_path: Path)
     command = guest_command([str(tmp_path / "bin/prog")], GUEST_ONLY)
     assert command.argv == ("/job/files/host/program/prog",)
     assert names(command.files) == {"host/program/prog"}
+
+
+def test_libraries_of_the_cache_are_those_for_any_cpu() -> None:
+    """As glibc 2.36 lists a library and its variant for newer CPUs, which comes first."""
+    folder = "/lib/x86_64-linux-gnu"
+    text = (
+        "2 libs found in cache `/etc/ld.so.cache'\n"
+        f'\tlibz.so.1 (libc6,x86-64, hwcap: "x86-64-v3") => {folder}/glibc-hwcaps/v3/libz.so.1\n'
+        f"\tlibz.so.1 (libc6,x86-64) => {folder}/libz.so.1\n"
+        "\tlibz.so.1 (libc6) => /lib/i386-linux-gnu/libz.so.1\n"
+        f"\tlibc.so.6 (libc6,x86-64, OS ABI: Linux 3.2.0) => {folder}/libc.so.6\n"
+    )
+    names = ("libz.so.1", "libc.so.6")
+    assert cached_libraries(text) == {name: Path(folder) / name for name in names}
 
 
 def test_libraries_beside_the_program_are_found(folder: Path) -> None:
