@@ -125,6 +125,17 @@ def read_inputs(spec: KernelSpec) -> KernelInputs:
     return KernelInputs(source, series, options, _compiler(has_btf=_has_btf(options)))
 
 
+def inputs_of(spec: KernelSpec, kernel: BuiltKernel) -> KernelInputs:
+    """Return the inputs that a kernel was built from.
+
+    Raises UserError if they have changed, and what `read_inputs` raises.
+    """
+    inputs = read_inputs(spec)
+    if inputs.digest != kernel.digest:
+        raise UserError(f"what {spec.name} was built from has changed; start the command again")
+    return inputs
+
+
 def _has_btf(options: Sequence[Option]) -> bool:
     return any(option.name == BTF and option.value == "y" for option in options)
 
@@ -250,12 +261,12 @@ class BuildFolder:
 
 
 @contextmanager
-def opened_build(spec: KernelSpec, work: Work) -> Iterator[BuildFolder]:
+def opened_build(spec: KernelSpec, kernel: BuiltKernel, work: Work) -> Iterator[BuildFolder]:
     """Give the build folder of a kernel, its sources patched and configured.
 
-    The caller holds `build_lock(spec)`. Raises what `ensure_kernel` raises.
+    The caller holds `build_lock(spec)`. Raises what `inputs_of` and `ensure_kernel` raise.
     """
-    inputs = read_inputs(spec)
+    inputs = inputs_of(spec, kernel)
     tree = unpack(inputs.source)
     switch_tree(tree, inputs.series)
     out = _build_dir(tree, inputs)

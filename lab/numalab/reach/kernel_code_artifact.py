@@ -127,7 +127,7 @@ def kernel_code(
             KERNEL_CODE,
             f"lines of {spec.name}",
             KERNEL_CODE.entry(f"{digest[:32]}.json.gz"),
-            partial(_make, spec, kernel.symbols, tuple(sources), tuple(functions)),
+            partial(_make, spec, kernel, tuple(sources), tuple(functions)),
             _read,
             lock=build_lock(spec),
         ),
@@ -137,13 +137,14 @@ def kernel_code(
 
 def _make(
     spec: KernelSpec,
-    symbols: Path,
+    kernel: BuiltKernel,
     sources: Sequence[str],
     functions: Sequence[str],
     work: Work,
 ) -> None:
-    linked = parse_symbols(_readelf("--symbols", symbols))
-    with opened_build(spec, work) as folder:
+    assert kernel.symbols is not None
+    linked = parse_symbols(_readelf("--symbols", kernel.symbols))
+    with opened_build(spec, kernel, work) as folder:
         names, left_out, outside = _objects(folder, sources, functions)
         if names:
             folder.make(names)

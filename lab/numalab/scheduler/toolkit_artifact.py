@@ -15,7 +15,7 @@ from numalab.artifact.digest import digest_of
 from numalab.artifact.kinds import Kind, register_kind
 from numalab.errors import UserError
 from numalab.kernel.kernel_artifact import BuiltKernel
-from numalab.kernel.kernel_build import ENVIRONMENT, build_lock, read_inputs
+from numalab.kernel.kernel_build import ENVIRONMENT, build_lock, inputs_of
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.limits.cgroup import usable_cpus
 from numalab.process import version_line
@@ -97,7 +97,7 @@ def ensure_toolkit(
             TOOLKITS,
             f"tools/sched_ext of {spec.name}",
             TOOLKITS.entry(digest),
-            partial(_make, spec, kernel.btf, clang),
+            partial(_make, spec, kernel, kernel.btf, clang),
             _read,
             lock=build_lock(spec),
             tools=PROGRAMS,
@@ -106,8 +106,8 @@ def ensure_toolkit(
     )
 
 
-def _make(spec: KernelSpec, btf: Path, clang: Path, work: Work) -> None:
-    inputs = read_inputs(spec)
+def _make(spec: KernelSpec, kernel: BuiltKernel, btf: Path, clang: Path, work: Work) -> None:
+    inputs = inputs_of(spec, kernel)
     tree = unpack(inputs.source)
     switch_tree(tree, inputs.series)
     sources, made = tree / _SOURCES, work.entry.parent / "made"

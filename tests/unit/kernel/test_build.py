@@ -15,7 +15,7 @@ import pytest
 from numalab.artifact.builder import build_failed
 from numalab.errors import BuildError, HostError, UserError
 from numalab.kernel import kernel_build as build
-from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
+from numalab.kernel.kernel_build import built_kernel, ensure_kernel, inputs_of, read_inputs
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.locks import locked
 from numalab.source import kernel_source as source
@@ -112,6 +112,17 @@ def test_the_digest_depends_on_every_input(
     assert is_new()
     spec = replace(spec, series=())
     assert is_new()
+
+
+def test_what_a_kernel_was_built_from_may_change(project: Path) -> None:
+    """Line tables and toolkits are made later, and must be of the kernel's own sources."""
+    spec = find_kernel("plain")
+    built = ensure_kernel(spec)
+    assert inputs_of(spec, built) == read_inputs(spec)
+    fragment = project / "kernel-configs/guest.config"
+    fragment.write_text(fragment.read_text() + "\n# Why.\nCONFIG_NOW=y\n")
+    with pytest.raises(UserError, match="what plain was built from has changed"):
+        inputs_of(spec, built)
 
 
 def test_only_a_kernel_with_btf_uses_pahole(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -94,15 +95,16 @@ def code_of(folder: Path, source: str, header: str, flags: str = "") -> KernelCo
     symbols = Tree(folder, flags).build()
 
     @contextmanager
-    def opened(_spec: KernelSpec, work: Work) -> Iterator[BuildFolder]:
+    def opened(_spec: KernelSpec, _kernel: BuiltKernel, work: Work) -> Iterator[BuildFolder]:
         yield BuildFolder(folder, folder / "build-0", lambda _targets: None)
 
     work = Work("test", folder / "entry", folder / "log", no_progress)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel_code_artifact, "opened_build", opened)
-        kernel_code_artifact._make(
-            cast(KernelSpec, None), symbols, ["kernel/a.c", "kernel/a.h"], [], work
-        )
+        spec = cast(KernelSpec, None)
+        kernel = cast(BuiltKernel, SimpleNamespace(symbols=symbols))
+        sources = ["kernel/a.c", "kernel/a.h"]
+        kernel_code_artifact._make(spec, kernel, sources, [], work)
     code = kernel_code_artifact._read(work.entry)
     assert code is not None
     return code
