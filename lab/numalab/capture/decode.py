@@ -41,6 +41,8 @@ from numalab.topology.topology import Topology
 
 MAX_COLUMNS = 8192  # all events of a kernel have about half of it
 _HEADER_BYTES = 8  # struct trace_entry
+# `in_ns` is 0 in trace_clocks[] (kernel/trace/trace.c); tsc2nsec is x86-tsc in trace-cmd.
+_TICKS = ("counter", "uptime", "x86-tsc", "ppc-tb", "tsc2nsec")
 _PIECE_BYTES = 12 << 20  # of records: texts of four times this size fit in a page of the table
 
 
@@ -79,9 +81,11 @@ def decode_trace(
     """Decode `trace_dat` into `events_parquet`: a row for each event, by time.
 
     `node` is the CPU's in the topology, else null. Damaged parts are left out and counted. Raises
-    UserError when nothing in the file can be decoded.
+    UserError when nothing in the file can be decoded, or its times are no nanoseconds.
     """
     trace = open_trace(_mapped(trace_dat), trace_dat)
+    if trace.clock in _TICKS and trace.conversion is None:
+        raise UserError(f"its clock, {trace.clock}, does not count nanoseconds", file=trace_dat)
     with closing(PageSource(trace, on_progress)) as source:
         decoder = _Decoder(trace, source, topology)
         columns = len(decoder.schema)

@@ -79,7 +79,7 @@ _PERF_ALIASES = {
 }
 # The trace clocks that are CLOCK_MONOTONIC, or are it in a guest that is never suspended.
 ON_SAMPLE_CLOCK = ("mono", "boot")
-Clock = Literal["mono", "mono_raw", "boot", "tai", "local", "global", "x86-tsc"]
+Clock = Literal["mono", "mono_raw", "boot", "tai", "local", "global"]
 
 
 def _checked_name(text: str) -> str:

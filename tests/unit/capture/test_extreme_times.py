@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalab.capture.decode import Decoded, decode_trace
+from numalab.errors import UserError
 from support.trace_report import assert_as_reported
 
 MOST = (1 << 63) - 1
@@ -119,3 +120,11 @@ def test_a_conversion_that_overflows_is_counted(
         assert table.height == whole
         if whole:
             assert table["time_ns"].to_list() == [(time * multiplier >> shift) + offset]
+
+
+@pytest.mark.parametrize("clock", ["counter", "uptime", "x86-tsc", "tsc2nsec"])
+def test_times_that_are_no_nanoseconds_are_refused(tmp_path: Path, write: Any, clock: str) -> None:
+    page = write.page(1000, write.item(0, write.marker(5, b"hello")))
+    with pytest.raises(UserError, match=f"its clock, {clock}, does not count nanoseconds"):
+        decoded(tmp_path, write.trace_dat([page], of_clock=clock))
+    assert not (tmp_path / "events.parquet").exists()

@@ -95,6 +95,7 @@ def test_an_event_without_a_filter_has_no_tab() -> None:
         ({"filters": {"irq:x": "a > 1"}}, "capture", "irq:x is not recorded"),
         ({"buffer_mib": 0}, "capture.buffer_mib", "greater than or equal to 1, found 0"),
         ({"clock": "wall"}, "capture.clock", "found 'wall'"),
+        ({"clock": "x86-tsc"}, "capture.clock", "found 'x86-tsc'"),
         ({"perf_stat": ["cs,faults"]}, "capture.perf_stat[0]", "is not an event of perf"),
         (
             {"sample": ["meminfo"]},
