@@ -4,6 +4,9 @@ task_numa_migrate() (kernel/sched/fair.c, 6.12) ends in one of these ways: no be
 (a stick without a destination); a move or a swap is announced and done; or it is announced and
 fails, and a stick with the same destination follows. A stick with a destination that nothing
 announced is a CPU on which the task may not run (migrate_task_to(), migrate_swap()).
+
+Before Linux 5.7 a stick names one task, and the stick of a failed swap has the CPU on which the
+other task is by then: swaps mostly fail because that one has moved.
 """
 
 from collections.abc import Mapping
@@ -24,6 +27,7 @@ SCHEMA = {
     "to_cpu": pl.Int32,
     "to_node": pl.Int32,
     "other_pid": pl.Int32,
+    "old_stick": pl.Boolean,
 }
 KINDS = {"sched_move_numa": "move", "sched_swap_numa": "swap", "sched_stick_numa": "stick"}
 StickReason = Literal["", "no destination", "failed", "not allowed there"]
@@ -37,8 +41,9 @@ def numa_decisions(
 ) -> pl.DataFrame:
     """Return the NUMA balancing events of the window in the columns of `SCHEMA`, by time.
 
-    `to_cpu` is null without a destination, `other_pid` without a swap. Nodes come from `node_of`:
-    an imported machine may number its nodes differently than its kernel.
+    `to_cpu` is null without a destination, `other_pid` without a swap; `old_stick` is a stick of a
+    kernel before 5.7. Nodes come from `node_of`: an imported machine may number its nodes
+    differently than its kernel.
     """
     decisions = events.filter(
         pl.col("event").is_in(list(KINDS))
@@ -59,13 +64,14 @@ def numa_decisions(
     table = decisions.select(
         "time_ns",
         kind=pl.col("event").replace_strict(KINDS),
-        # A move names one task; a swap, and from Linux 5.4 on a stick, names two.
+        # A move names one task; a swap, and from Linux 5.7 on a stick, names two.
         pid=either("src_pid", "event_pid"),
         tgid=either("src_tgid", "tgid"),
         ngid=either("src_ngid", "ngid"),
         from_cpu=either("src_cpu"),
         to_cpu=if_any("dst_cpu", 0),
         other_pid=if_any("dst_pid", 1),
+        old_stick=(pl.col("event") == "sched_stick_numa") & either("dst_pid").is_null(),
     )
     placed = table.with_columns(
         from_node=node_of_cpu("from_cpu", node_of), to_node=node_of_cpu("to_cpu", node_of)
@@ -82,13 +88,19 @@ def node_of_cpu(cpu: str, node_of: Mapping[int, int]) -> pl.Expr:
 def with_outcomes(decisions: pl.DataFrame) -> pl.DataFrame:
     """Add `failed` (to moves and swaps: it did not happen) and `reason` (to sticks).
 
-    A move or swap failed when the next event of its task is a stick with the same destination.
+    A move or swap failed when the next event of its task is a stick with the same destination; a
+    swap also for an `old_stick` that has a destination, while the task is where it was.
     """
     ordered = decisions.sort("pid", "time_ns", maintain_order=True)
     same = ordered["pid"] == ordered["pid"].shift(-1)
-    answers = (pl.col("kind").shift(-1) == "stick") & (
-        pl.col("to_cpu").shift(-1) == pl.col("to_cpu")
+    to_cpu = pl.col("to_cpu").shift(-1)
+    elsewhere = (
+        (pl.col("kind") == "swap")
+        & pl.col("old_stick").shift(-1)
+        & to_cpu.is_not_null()
+        & (pl.col("from_cpu").shift(-1) == pl.col("from_cpu"))
     )
+    answers = (pl.col("kind").shift(-1) == "stick") & ((to_cpu == pl.col("to_cpu")) | elsewhere)
     marked = ordered.with_columns(
         failed=((pl.col("kind") != "stick") & answers & same).fill_null(value=False)
     )

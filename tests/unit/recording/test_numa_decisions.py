@@ -94,11 +94,20 @@ def test_a_move_is_nearer_by_what_it_shortens_to_the_preferred_node(
     assert none["nearer"].null_count() == len(none) == 3
 
 
-def test_kernels_before_5_4_name_one_task_in_a_stick(trace: Trace) -> None:
-    old = {**trace.numa_move(200, "a:1", 0, 2), "event": "sched_stick_numa"}
-    events = trace.table(trace.numa_move(100, "a:1", 0, 2), old)
-    rows = with_outcomes(numa_decisions(events, WINDOW, NODE_OF))
-    assert rows.select("pid", "kind", "failed", "reason").rows() == [
-        (1, "move", True, ""),
-        (1, "stick", False, "failed"),
-    ]
+@pytest.mark.parametrize(
+    ("src", "dst", "failed"),
+    [(0, 2, (True, True)), (0, 1, (False, True)), (1, 0, (False, False)), (0, -1, (False, False))],
+)
+def test_kernels_before_5_7_name_one_task_in_a_stick(
+    trace: Trace, src: int, dst: int, failed: tuple[bool, bool]
+) -> None:
+    """That of a swap may have another CPU: the other task's, which has moved."""
+    old = {**trace.numa_move(200, "a:1", src, dst), "event": "sched_stick_numa"}
+    announced = trace.numa_move(100, "a:1", 0, 2), trace.numa_pair(100, "swap", "a:1", 0, 2, 3)
+    for event, fails in zip(announced, failed, strict=True):
+        rows = with_outcomes(numa_decisions(trace.table(event, old), WINDOW, NODE_OF))
+        reason = "no destination" if dst < 0 else "failed" if fails else "not allowed there"
+        assert rows.select("pid", "failed", "reason").rows() == [(1, fails, ""), (1, False, reason)]
+    new = trace.numa_pair(200, "stick", "a:1", 0, 1, 0)  # of another attempt
+    rows = with_outcomes(numa_decisions(trace.table(announced[1], new), WINDOW, NODE_OF))
+    assert rows["failed"].to_list() == [False, False]
