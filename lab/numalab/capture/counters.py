@@ -5,7 +5,7 @@ A guest may write anything: unknown lines are skipped, and nothing is raised.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_LINES = 100_000
 _NUMBER = re.compile(r"\d{1,20}")
@@ -32,7 +32,8 @@ class CpuSchedstat:
 class BufferStats:
     """The ring buffer of one CPU: events stored, overwritten, and dropped for lack of room.
 
-    From `per_cpu/cpu*/stats` (tracing_stats_read() in kernel/trace/trace.c).
+    From `per_cpu/cpu*/stats` (tracing_stats_read() in kernel/trace/trace.c). `read` events have
+    left it, None where that is not told.
     """
 
     cpu: int
@@ -40,11 +41,21 @@ class BufferStats:
     overrun: int
     commit_overrun: int
     dropped: int
+    read: int | None = None
 
     @property
     def lost(self) -> int:
         """Events that happened and are not in the buffer."""
         return self.overrun + self.commit_overrun + self.dropped
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What no page of the buffer shows, for people: an overwritten event leaves a mark."""
+        dropped, left = self.commit_overrun + self.dropped, self.entries
+        return (
+            *[f"{dropped} events dropped for lack of room"] * bool(dropped),
+            *[f"{left} events stayed in the kernel's buffer"] * bool(left),
+        )
 
 
 def parse_vmstat(text: str) -> dict[str, int]:
@@ -94,7 +105,9 @@ def parse_trace_stats(text: str) -> tuple[BufferStats, ...]:
     def close() -> None:
         if cpu is not None and "entries" in values:
             names = ("entries", "overrun", "commit overrun", "dropped events")
-            stats.append(BufferStats(cpu, *(values.get(name, 0) for name in names)))
+            numbers = [values.get(name, 0) for name in names]
+            read = values.get("read events")
+            stats.append(replace(BufferStats(cpu, *numbers), read=read))
 
     for line in text.splitlines()[:MAX_LINES]:
         if head := re.fullmatch(r"(?:cpu|CPU: ?)(\d{1,5})", line.strip()):

@@ -140,20 +140,25 @@ class PageSource:
         """Compare the pages with each other, and their records with the counts of the kernel.
 
         The kernel hands out no empty page, and the pages of a CPU in order
-        (`ring_buffer_read_page()`); its count of read events is that of the pages it gave.
+        (`ring_buffer_read_page()`); its count of read events is that of the pages it gave. Events
+        that it dropped for lack of room are in its counts alone.
         """
-        counts = dict.fromkeys(self._trace.read_events, 0)
+        counts = dict.fromkeys(self._trace.stats, 0)
+        kept = {data.buffer for data in self._trace.cpus}
         for number, (buffer, cpu) in enumerate(origin):
             pages = slice(*self._begin[number : number + 2].tolist())
             times = self._time[pages]
             self._unsound[pages][1:] |= times[1:] < times[:-1]
             if (buffer, cpu) in counts:
                 counts[buffer, cpu] += int(self._count[pages].sum())
-        for (buffer, cpu), counted in self._trace.read_events.items():
-            if counted != counts[buffer, cpu]:
-                name = f"buffer {buffer!r}, CPU {cpu}" if buffer else f"CPU {cpu}"
-                text = f"{name}: {counts[buffer, cpu]} events where the kernel counted {counted}"
+        for (buffer, cpu), stats in self._trace.stats.items():
+            name = f"buffer {buffer!r}, CPU {cpu}" if buffer else f"CPU {cpu}"
+            number = counts[buffer, cpu]
+            if stats.read not in (None, number):
+                text = f"{name}: {number} events where the kernel counted {stats.read}"
                 self._trace.problems.append(text)
+            if buffer in kept:
+                self._trace.problems += [f"{name}: {text}" for text in stats.missing]
 
     def _records(self, taken: Ints) -> Records:
         """Return the records of these pages, which are in order, with places in their words."""

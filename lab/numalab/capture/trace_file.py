@@ -14,6 +14,7 @@ from pathlib import Path
 import zstandard
 
 from numalab.capture.columns import FormatText
+from numalab.capture.counters import BufferStats, parse_trace_stats
 from numalab.capture.ring_buffer import LATEST, PageLayout
 from numalab.errors import UserError
 
@@ -29,7 +30,6 @@ _OPTION_BUFFER, _OPTION_CPUSTAT, _OPTION_CPUCOUNT, _OPTION_TSC2NSEC = 3, 2, 8, 1
 _OPTION_SECTIONS = {16: "header", 17: "ftrace", 18: "events", 21: "cmdlines"}
 _COMPRESSED = 1
 _STAT_BUFFER = re.compile(r"\s*Buffer: (.+?)\s*")
-_STAT_CPU = re.compile(r"\s*CPU: (\d{1,4})$.*^read events: (\d{1,18})$", re.MULTILINE | re.DOTALL)
 
 
 class Damaged(Exception):
@@ -51,9 +51,8 @@ class CpuData:
 class TraceFile:
     """The contents of a trace.dat except its pages; `problems` are messages for the user.
 
-    `buffers` are the clock and layout of each. `read_events` are the kernel's counts of read events
-    by buffer and CPU, from the texts of `per_cpu/cpuN/stats` that trace-cmd stores
-    (`tracing_stats_read()` in kernel/trace/trace.c); the buffer of no instance is "".
+    `buffers` are the clock and layout of each, `stats` the kernel's counts by buffer and CPU, from
+    the texts of `per_cpu/cpuN/stats` that trace-cmd stores; the buffer of no instance is "".
     """
 
     data: memoryview
@@ -64,7 +63,7 @@ class TraceFile:
     comms: dict[int, str] = field(default_factory=dict)
     cpus: list[CpuData] = field(default_factory=list)
     buffers: dict[str, tuple[str, PageLayout]] = field(default_factory=dict)
-    read_events: dict[tuple[str, int], int] = field(default_factory=dict)
+    stats: dict[tuple[str, int], BufferStats] = field(default_factory=dict)
     stats_of: str = ""
     clock: str = ""
     tsc: tuple[int, int, int] | None = None
@@ -158,7 +157,7 @@ def _keep_one_buffer(trace: TraceFile) -> None:
     kept, *rest = sorted(names, key=bool) or [""]
     trace.cpus = [data for data in trace.cpus if data.buffer == kept]
     trace.clock, trace.layout = trace.buffers.get(kept, ("", trace.layout))
-    trace.read_events = {key: n for key, n in trace.read_events.items() if key[0] not in rest}
+    trace.stats = {key: stats for key, stats in trace.stats.items() if key[0] not in rest}
     if rest:
         read = f"instance {kept!r}" if kept else "the main buffer"
         names_left = ", ".join([repr(name[:60]) for name in rest[:8]] + ["..."] * (len(rest) > 8))
@@ -276,8 +275,8 @@ def _cpu_stat(trace: TraceFile, text: str) -> None:
     """Read one text: the name of an instance, or the counts of a CPU of the last named buffer."""
     if match := _STAT_BUFFER.fullmatch(text):
         trace.stats_of = match[1]
-    elif match := _STAT_CPU.match(text):
-        trace.read_events[trace.stats_of, int(match[1])] = int(match[2])
+    for stats in parse_trace_stats(text):
+        trace.stats[trace.stats_of, stats.cpu] = stats
 
 
 def _buffer_v7(trace: TraceFile, cursor: Cursor) -> None:

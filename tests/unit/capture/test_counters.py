@@ -70,7 +70,7 @@ def test_a_schedstat_that_is_not_understood_is_empty(text: str) -> None:
 
 def test_the_ring_buffers_statistics_say_what_was_lost() -> None:
     first, second = parse_trace_stats(STATS)
-    assert first == BufferStats(cpu=0, entries=204, overrun=3, commit_overrun=2, dropped=1)
+    assert first == BufferStats(cpu=0, entries=204, overrun=3, commit_overrun=2, dropped=1, read=0)
     assert (first.lost, second.lost) == (6, 0)
 
 

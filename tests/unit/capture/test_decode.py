@@ -260,15 +260,34 @@ def test_the_kernels_own_counts_tell_what_is_missing(ring4_dat: Path, tmp_path: 
     """A record that says that it is padding is passed over, and nothing else shows it."""
     data = bytearray(ring4_dat.read_bytes())
     trace = open_trace(memoryview(bytes(data)), ring4_dat)
-    assert set(trace.read_events) == {(name, cpu) for name in ("", "lab") for cpu in range(8)}
+    assert set(trace.stats) == {(name, cpu) for name in ("", "lab") for cpu in range(8)}
     head = trace.cpus[0].offset + 16
     kind = data[head] & 31
     struct.pack_into("<II", data, head, 29 | 1 << 5, kind * 4)
     result, _ = decode_bytes(tmp_path, bytes(data))
     assert (result.unsound, result.unreadable) == (0, 0)
-    counted = trace.read_events["lab", 0]
+    counted = trace.stats["lab", 0].read
+    assert counted is not None
     text = f"buffer 'lab', CPU 0: {counted - 1} events where the kernel counted {counted}"
     assert result.problems == (text,)
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ({"dropped events": 9, "commit overrun": 7}, "16 events dropped for lack of room"),
+        ({"entries": 5}, "5 events stayed in the kernel's buffer"),
+    ],
+)
+def test_events_that_the_kernel_says_it_dropped_are_told(
+    ring4_dat: Path, tmp_path: Path, counts: dict[str, int], text: str
+) -> None:
+    data = ring4_dat.read_bytes()
+    for name, count in counts.items():
+        data = data.replace(b"\n%b: 0\n" % name.encode(), b"\n%b: %d\n" % (name.encode(), count))
+    result, _ = decode_bytes(tmp_path, data)
+    expected = [f"buffer 'lab', CPU {cpu}: {text}" for cpu in range(8)]
+    assert (result.problems, result.whole) == (tuple(expected), False)
 
 
 def test_records_that_fit_no_event_are_counted(tmp_path: Path, write: Any) -> None:
