@@ -31,7 +31,13 @@ from numalab.errors import shown
 from numalab.measure import Measure
 from numalab.recording.events import describe_lacking
 from numalab.recording.migrations import who_moved
-from numalab.recording.recording import LEVELS, WAITING_EVENTS, RecordedMachine, Recording
+from numalab.recording.recording import (
+    LEVELS,
+    NUMA_EVENTS,
+    WAITING_EVENTS,
+    RecordedMachine,
+    Recording,
+)
 from numalab.recording.residence import CONVERGED_PERCENT, Resident, converged_ms
 from numalab.recording.spans import RunTimeline
 from numalab.recording.sums import MAX_LISTED
@@ -107,7 +113,7 @@ def collect_findings(run: Recording) -> Findings:
         matrices=(*_matrices(run), *memory_matrix(run)),
         series=(*memory_series(run), *_series(run)),
         decisions=_decisions(run),
-        decisions_in_all=run.decisions.height,
+        decisions_in_all=run.decisions.height if run.has(*NUMA_EVENTS) else None,
         residence=tuple(listed),
         tasks_in_all=len(run.residents["task"]) if ran else 0,
         violations=tuple(
@@ -137,7 +143,7 @@ def _matrices(run: Recording) -> tuple[Matrix, ...]:
     return tuple(
         matrix
         for name, title, moved, event in tables
-        if event not in run.lacking
+        if run.has(event)
         for matrix in matrices(moved, name, title, machine)
     )
 

@@ -166,7 +166,7 @@ class Findings:
     matrices: Listed[Matrix] = ()
     series: Listed[TimeSeries] = ()
     decisions: Listed[Decision] = ()
-    decisions_in_all: int = 0
+    decisions_in_all: int | None = 0
     residence: Listed[Residence] = ()
     tasks_in_all: int = 0
     violations: Listed[Violation] = ()

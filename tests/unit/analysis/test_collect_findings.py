@@ -118,4 +118,6 @@ def test_what_was_not_recorded_is_not_told(trace: Trace, three_nodes: Topology) 
     findings = findings_of(trace, three_nodes, ["sched:sched_move_numa"])
     assert findings.violations == () and findings.violations_in_all is None
     assert findings.tasks_in_all == 0 and findings.residence == ()
+    assert findings.decisions_in_all is None
+    assert [matrix.name for matrix in findings.matrices if not matrix.weighted] == ["moves"]
     assert any(note.startswith("sched_switch was not recorded") for note in findings.notes)

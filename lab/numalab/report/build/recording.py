@@ -220,10 +220,9 @@ def recording_report(
 def _verdict(recording: MeasuredRecording) -> str:
     decoded, seconds = recording.decoded, recording.analysis.window.length_ns / 1e9
     lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
-    return (
-        f"{decoded.events:,} events{lost}; NUMA balancing decided "
-        f"{recording.analysis.findings.decisions_in_all} times in {seconds:.3f} s."
-    )
+    decisions = recording.analysis.findings.decisions_in_all
+    decided = "" if decisions is None else f"; NUMA balancing decided {decisions} times"
+    return f"{decoded.events:,} events{lost}{decided} in {seconds:.3f} s."
 
 
 def _run(trace: Path, recording: MeasuredRecording) -> document.Run:

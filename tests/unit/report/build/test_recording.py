@@ -221,6 +221,19 @@ def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: P
         load_findings(RunDir(tmp_path / "nowhere"))
 
 
+def test_a_page_says_nothing_of_what_was_not_recorded(trace: Path, tmp_path: Path) -> None:
+    short, data = tmp_path / "without.dat", trace.read_bytes()
+    for name in (b"sched_swap_numa", b"sched_migrate_task"):
+        data = data.replace(b"name: " + name, b"name: x" + name[1:])
+    short.write_bytes(data)
+    numalab(short, "--topology", "ring-4", "--output", tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert "Moves by NUMA balancing" in page
+    assert "NUMA balancing decided" not in page
+    for title in ("Tasks swapped by NUMA balancing", "Moves of any task between nodes"):
+        assert title not in page
+
+
 def test_without_a_machine_there_is_no_page(trace: Path, tmp_path: Path) -> None:
     document = json.loads(numalab(trace, "--output", tmp_path, "--json").stdout)
     assert document["page"] is None
