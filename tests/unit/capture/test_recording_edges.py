@@ -55,11 +55,21 @@ def test_two_switches_show_who_ran_and_no_more(
         assert values["task_node_changes"] is None
 
 
-def test_lost_events_are_told(tmp_path: Path, write: Any, topology: str | None) -> None:
-    page = write.page(1000, write.item(0, write.switch(7, b"x", 0, 8, b"y")), missed=5)
+@pytest.mark.parametrize(
+    ("missed", "note"),
+    [
+        (5, "at least 5 events missing, at 1 place"),
+        (1, "at least 1 event missing, at 1 place"),
+        (-1, "events are missing, at 1 place; nobody knows how many"),
+    ],
+)
+def test_lost_events_are_told(
+    tmp_path: Path, write: Any, topology: str | None, missed: int, note: str
+) -> None:
+    page = write.page(1000, write.item(0, write.switch(7, b"x", 0, 8, b"y")), missed=missed)
     by_name = measured(tmp_path, topology, write.trace_dat([page]))
-    assert by_name.decoded.lost == 5
-    assert "at least 5 events are missing, at 1 places" in by_name.notes
+    assert (by_name.decoded.gaps, by_name.decoded.lost) == (1, max(missed, 0))
+    assert note in by_name.notes
 
 
 def test_a_long_recording_shows_its_progress_and_an_interrupted_one_leaves_no_events(

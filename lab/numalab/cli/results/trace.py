@@ -78,7 +78,15 @@ def command(
         page = None
         if output is not None and machine is not None:
             page = Results(output).html
-            report = recording_report(file, measured, machine, tasks or ())
+            again = {
+                "--topology": topology,
+                "--numactl": numactl,
+                "--cpus": cpus,
+                "--output": output,
+            }
+            pairs = [*again.items(), *(("--tasks", name) for name in tasks or ())]
+            words = [str(word) for pair in pairs if pair[1] is not None for word in pair]
+            report = recording_report(file, measured, machine, tasks or (), words)
             write_text(page, render_html(report))
     written = RunDir(output).events if output is not None else None
     document = {

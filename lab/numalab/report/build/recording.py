@@ -1,5 +1,6 @@
 """Decodes and measures a trace.dat of any machine, and reports it as one run of one variant."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from numalab.run_dir import RunDir
 from numalab.topology.importers.any_format import read_machine
 from numalab.topology.importers.imported import ChangeKind
 from numalab.topology.topology import Topology
+from numalab.units import counted
 
 VARIANT = "recording"
 # A browser cannot draw the timeline of more events.
@@ -154,7 +156,12 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = list(decoded.problems)
     if decoded.gaps:
-        notes.append(f"at least {decoded.lost} events are missing, at {decoded.gaps} places")
+        places = counted(decoded.gaps, "place")
+        notes.append(
+            f"at least {counted(decoded.lost, 'event')} missing, at {places}"
+            if decoded.lost
+            else f"events are missing, at {places}; nobody knows how many"
+        )
     if decoded.unsound or decoded.unreadable:
         notes.append(
             f"{decoded.unsound} pages are damaged, {decoded.unreadable} records fit no event format"
@@ -186,15 +193,21 @@ def _notes(
 
 
 def recording_report(
-    trace: Path, recording: MeasuredRecording, topology: Topology, tasks: Sequence[str]
+    trace: Path,
+    recording: MeasuredRecording,
+    topology: Topology,
+    tasks: Sequence[str],
+    options: Sequence[str] = (),
 ) -> document.CellReport:
-    """Return the report of a recording that `measure_recording` measured."""
+    """Return the report of a recording that `measure_recording` measured.
+
+    `options` of `numalab trace` give the same page.
+    """
     infos = tuple(measure.info for measure in recording.analysis.measures)
     samples = {measure.name: [measure.value] for measure in recording.analysis.measures}
     keys = [name for name in KEYS if samples.get(name, [None])[0] is not None]
     ran = recording.analysis.timeline if recording.decoded.events <= MOST_DRAWN else None
     recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
-    words = [f"--tasks '{name}'" for name in tasks]
     return document.CellReport(
         study=trace.name,
         question=f"What does {trace.name} show?",
@@ -204,7 +217,7 @@ def recording_report(
         mode=RunMode("recording"),
         workload=document.CellWorkload("", "", ", ".join(tasks) or "every task", {}),
         created=recorded.isoformat(timespec="seconds"),
-        commands=(" ".join(["numalab", "trace", str(trace), *words]),),
+        commands=(shlex.join(["numalab", "trace", str(trace), *options]),),
         topology=topology,
         variants=(document.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
         measures=infos,
@@ -219,7 +232,7 @@ def recording_report(
 
 def _verdict(recording: MeasuredRecording) -> str:
     decoded, seconds = recording.decoded, recording.analysis.window.length_ns / 1e9
-    lost = f", {decoded.lost} known to be lost" if decoded.gaps else ""
+    lost = f", {decoded.lost or 'some'} known to be lost" if decoded.gaps else ""
     decisions = recording.analysis.findings.decisions_in_all
     decided = "" if decisions is None else f"; NUMA balancing decided {decisions} times"
     return f"{decoded.events:,} events{lost}{decided} in {seconds:.3f} s."

@@ -1,7 +1,9 @@
 """`numalab trace`: a recording of NUMA balancing in a ring-4 guest, measured without a study."""
 
+import html
 import json
 import lzma
+import shlex
 from pathlib import Path
 
 import polars as pl
@@ -219,6 +221,17 @@ def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: P
     assert findings.decisions_in_all == 21
     with pytest.raises(UserError, match="no such file"):
         load_findings(RunDir(tmp_path / "nowhere"))
+
+
+def test_the_command_of_a_page_gives_it_again(trace: Path, tmp_path: Path) -> None:
+    copy, tasks = tmp_path / "a trace.dat", ("--tasks", "thread *", "--tasks", "it's")
+    copy.write_bytes(trace.read_bytes())
+    (tmp_path / "machine.txt").write_text(RING_4)
+    for machine in (("--topology", "ring-4"), ("--numactl", str(tmp_path / "machine.txt"))):
+        words = [str(copy), *machine, "--cpus", "0-3", "--output", str(tmp_path), *tasks]
+        numalab(*words)
+        again = shlex.join(["numalab", "trace", *words])
+        assert again in html.unescape((tmp_path / "index.html").read_text("utf-8"))
 
 
 def test_a_page_says_nothing_of_what_was_not_recorded(trace: Path, tmp_path: Path) -> None:
