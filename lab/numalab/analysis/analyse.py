@@ -29,7 +29,7 @@ from numalab.analysis.series import (
 )
 from numalab.errors import shown
 from numalab.measure import Measure
-from numalab.recording.events import describe_lacking
+from numalab.recording.events import describe_filtered, describe_lacking
 from numalab.recording.migrations import who_moved
 from numalab.recording.recording import (
     LEVELS,
@@ -68,11 +68,11 @@ class Analysis:
 def analyse(run: Recording) -> Analysis:
     """Compute every measure of a run, and its findings.
 
-    A measure of an event that was not recorded, or lacks a field, is None, not 0; and so is one of
-    the tasks of interest where none was recorded.
+    A measure of an event that was not recorded whole, or lacks a field, is None, not 0; and so is
+    one of the tasks of interest where none was recorded.
     """
     measures, notes = compute_measures(run)
-    notes = (*describe_lacking(run.lacking), *notes)
+    notes = (*describe_lacking(run.lacking), *describe_filtered(run.filtered), *notes)
     absent = run.absent_tasks
     if absent and len(absent) == len(run.tasks):
         measures = tuple(map(_without_tasks, measures))
@@ -237,7 +237,7 @@ def _notes(run: Recording) -> tuple[str, ...]:
     notes = []
     if not run.machine.nodes:
         notes.append("nobody knows which node a CPU is on: nothing here is by node")
-    if not run.has("sched_switch") and "sched_switch" not in run.lacking:
+    if not run.has("sched_switch") and "sched_switch" not in {*run.lacking, *run.filtered}:
         notes.append("sched_switch was not recorded: nothing tells who ran where, or waited")
     elif not run.residents["process"]:
         notes.append(

@@ -126,6 +126,11 @@ def describe_lacking(lacking: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     )
 
 
+def describe_filtered(filtered: Collection[str]) -> tuple[str, ...]:
+    """Return a sentence for each event that was recorded with a filter."""
+    return tuple(f"{event} was filtered: nothing is measured by it" for event in filtered)
+
+
 def of_interest(tasks: Collection[str]) -> pl.Expr:
     """Return the filter for tasks of these names, or for all but idle tasks without names.
 

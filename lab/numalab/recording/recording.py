@@ -111,7 +111,8 @@ class Recording:
     `tasks` are the names of the tasks of interest, none meaning every task but the idle ones.
     `allowed_cpus` are the CPUs that they may use, None meaning all. `recorded` are the
     `system:event` (or `system`) names of the recorded events, None where they are not known.
-    `cache_of` names the last-level cache of each CPU, None where caches are not known.
+    Of `filtered` events the kernel recorded only some. `cache_of` names the last-level cache of
+    each CPU, None where caches are not known.
 
     The rest is what the run left beside its trace, None where it left nothing: `vmstat`, the growth
     of each counter of /proc/vmstat; `samples` on the trace's clock; what the `command` printed and
@@ -127,6 +128,7 @@ class Recording:
     tasks: Sequence[str] = ()
     allowed_cpus: Collection[int] | None = None
     recorded: Collection[str] | None = None
+    filtered: Collection[str] = ()
     vmstat: Mapping[str, int] | None = None
     samples: Samples | None = None
     command: CommandData | None = None
@@ -151,8 +153,8 @@ class Recording:
         return typed(self.table).filter(inside).collect()
 
     def has(self, *events: str) -> bool:
-        """Return whether all these events were recorded, and can be read (`lacking`)."""
-        if any(event.rpartition(":")[2] in self.lacking for event in events):
+        """Return whether all these events were recorded whole, and can be read (`lacking`)."""
+        if {event.rpartition(":")[2] for event in events} & {*self.lacking, *self.filtered}:
             return False
         names = self._recorded_names
         return names is None or all(

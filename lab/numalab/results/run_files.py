@@ -30,6 +30,7 @@ from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed, shown
 from numalab.files import left_by_guest, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER, Measure, modelled
+from numalab.recording.events import NEEDED
 from numalab.recording.marks import Mark
 from numalab.recording.recording import CommandData, Recording
 from numalab.results.guest_output import guest_text, guest_text_if_any, read_guest_view
@@ -130,6 +131,7 @@ class RunFiles:
         return replace(
             run,
             recorded=self._recorded(capture),
+            filtered=_filtered(capture),
             vmstat=difference(*vmstat) if all(vmstat) else None,
             samples=self._samples(capture),
             command=self._command(workload, capture),
@@ -192,6 +194,12 @@ class RunFiles:
             return samples
         added = parse_added(guest_text_if_any(self.directory.sampled), capture.added)
         return replace(samples, added=added)
+
+
+def _filtered(capture: CaptureSpec) -> tuple[str, ...]:
+    """Return the events of `NEEDED`, all of the system sched, that have a filter."""
+    names = [event.name for event in capture.events if event.filter]
+    return tuple(name for name in NEEDED if not {"sched", f"sched:{name}"}.isdisjoint(names))
 
 
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:

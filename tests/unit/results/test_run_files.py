@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from numalab.analysis.analyse import Analysis
 from numalab.capture.spec import CaptureSpec, TraceEvent
 from numalab.errors import WorkloadFailed
 from numalab.results.reader import load_findings, load_run, load_timeline
@@ -39,11 +40,11 @@ def directory(tmp_path: Path) -> RunDir:
     return directory
 
 
-def measure(files: RunFiles) -> None:
+def measure(files: RunFiles, capture: CaptureSpec = CAPTURE) -> Analysis:
     topology = load_topology("ring-4")
     parameters: dict[str, str | int | float] = {"start_node": 1, "allowed_nodes": "1,3"}
     workload = resolve(load_workload("bound-hogs"), parameters, topology)
-    files.measure(topology, workload, CAPTURE)
+    return files.measure(topology, workload, capture)
 
 
 def test_measures_findings_timeline_and_domains_are_written(directory: RunDir) -> None:
@@ -66,6 +67,20 @@ def test_measures_findings_timeline_and_domains_are_written(directory: RunDir) -
 def test_an_event_that_was_not_recorded_gives_none_and_not_0(directory: RunDir) -> None:
     measure(RunFiles(directory))
     assert load_run(directory).value("sched_stick_numa") is None
+
+
+@pytest.mark.parametrize("name", ["sched:sched_switch", "sched"])
+def test_by_an_event_with_a_filter_nothing_is_measured(directory: RunDir, name: str) -> None:
+    """Its rows are some of the switches: the task before would seem to run on."""
+    filtered = TraceEvent(name, "next_pid != 0")
+    events = (TraceEvent("sched:sched_switch"), TraceEvent("sched:sched_migrate_task"), filtered)
+    analysis = measure(RunFiles(directory), CaptureSpec(events))
+    run = load_run(directory)
+    assert run.value("task_time_share_node3") is None
+    assert (run.value("task_migrations") is None) == (name == "sched")
+    assert analysis.notes[0] == "sched_switch was filtered: nothing is measured by it"
+    assert analysis.findings.residence == ()
+    assert not [note for note in analysis.findings.notes if "sched_switch" in note]
 
 
 def test_the_log_is_read_once(directory: RunDir) -> None:
