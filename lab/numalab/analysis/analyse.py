@@ -188,9 +188,7 @@ def _series(run: Recording) -> tuple[TimeSeries, ...]:
 
 def _decisions(run: Recording) -> tuple[Decision, ...]:
     start, names = run.window.start_ns, run.sums.names
-    taken_back = {
-        (pid, to_cpu, time): by for pid, to_cpu, time, by in _carried_out(run).iter_rows()
-    }
+    taken_back = set(_carried_out(run).iter_rows())
     change = {
         (decision, pid): value
         for decision, pid, value in run.numa_moves.select("decision", "pid", "nearer").iter_rows()
@@ -198,7 +196,8 @@ def _decisions(run: Recording) -> tuple[Decision, ...]:
     decisions = []
     for number, row in enumerate(run.decisions.head(MAX_DECISIONS).iter_rows(named=True)):
         undone: Undone = "failed" if row["failed"] else ""
-        if (row["pid"], row["to_cpu"], row["time_ns"]) in taken_back:
+        moved = (row["pid"], row["to_cpu"]), (row["other_pid"], row["from_cpu"])
+        if any((*task, row["time_ns"]) in taken_back for task in moved):
             undone = "moved back"
         decisions.append(
             Decision(
@@ -221,7 +220,7 @@ def _decisions(run: Recording) -> tuple[Decision, ...]:
 
 
 def _carried_out(run: Recording) -> pl.DataFrame:
-    """Return the decisions whose migration was taken back: pid, to_cpu, time_ns, back_by."""
+    """Return the moves that were taken back: pid, to_cpu, and the time of their decision."""
     back = run.node_migrations.filter((pl.col("mover") == "numa") & pl.col("back_by").is_not_null())
     announced = run.numa_moves.select("pid", "to_cpu", "time_ns", decided="time_ns").sort("time_ns")
     met = back.sort("time_ns").join_asof(
@@ -230,7 +229,7 @@ def _carried_out(run: Recording) -> pl.DataFrame:
         by=["pid", "to_cpu"],
         check_sortedness=False,  # both are sorted; polars cannot tell with `by`
     )
-    return met.select("pid", "to_cpu", "decided", "back_by")
+    return met.select("pid", "to_cpu", "decided")
 
 
 def _notes(run: Recording) -> tuple[str, ...]:

@@ -80,9 +80,9 @@ class Decision:
     """One decision of NUMA balancing.
 
     A `stick` has a `reason`, and no `to_cpu` without a destination. `undone` is "failed" for a move
-    or swap that failed, "moved back" for one that another mover reversed. `other` is the task
-    swapped with. `nearer` is the decrease of the distance to the preferred node, None without a
-    sample of it. Nodes are None without a topology.
+    or swap that failed, "moved back" for one that another mover reversed, of a swap for one task
+    at least. `other` is the task swapped with. `nearer` is the decrease of the distance to the
+    preferred node, None without a sample of it. Nodes are None without a topology.
     """
 
     at_ms: float

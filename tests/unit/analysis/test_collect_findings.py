@@ -60,6 +60,27 @@ def test_decisions_say_what_became_of_them(trace: Trace, three_nodes: Topology) 
     assert findings.decisions_in_all == 3
 
 
+@pytest.mark.parametrize("back", ["hog:1", "other:9"])
+def test_a_swap_is_undone_by_a_move_back_of_either_task(
+    trace: Trace, three_nodes: Topology, back: str
+) -> None:
+    places = {"hog:1": (0, 2), "other:9": (2, 0)}
+    events = trace.table(
+        trace.switch(0, 0, "idle", "hog:1"),
+        trace.switch(0, 2, "idle", "other:9"),
+        trace.mark(0, "numalab: begin"),
+        trace.numa_pair(10 * MS, "swap", "hog:1", 0, 2, 9),
+        *(trace.migrated_by(11 * MS, "migration/0:20", task, *cpus)
+          for task, cpus in places.items()),
+        trace.switch(12 * MS, 0, "hog:1", "other:9", trace.preempted),
+        trace.switch(12 * MS, 2, "other:9", "hog:1", trace.preempted),
+        trace.migrate(20 * MS, back, *reversed(places[back])),
+        trace.mark(100 * MS, "numalab: end"),
+    )  # fmt: skip
+    decisions = collect_findings(Recording(events, three_nodes)).decisions
+    assert [decision.undone for decision in decisions] == ["moved back"]
+
+
 def test_only_the_first_decisions_are_listed(
     trace: Trace, three_nodes: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
