@@ -13,9 +13,10 @@ _NEEDED = {"buf", "parent_pid", "child_pid", "event_pid", "prev_pid", "prev_comm
 
 @dataclass(frozen=True)
 class MarkedCommand:
-    """All names that the command's tasks had, and the seconds from its fork to its exit.
+    """All names that the command's tasks had, and the seconds from its fork to its end.
 
-    The tasks are its threads and descendants, whatever they are called.
+    The tasks are its threads and descendants, whatever they are called. The end is the last exit of
+    one of them before `marked` goes on: a first thread may exit before the others.
     """
 
     tasks: tuple[str, ...]
@@ -39,13 +40,17 @@ def marked_command(events: pl.DataFrame) -> MarkedCommand | None:
     if not len(mine):
         return None
     start_ns, _, pid = mine.row(0)
-    gone = events.filter((pl.col("event") == _EXIT) & (pl.col("event_pid") == pid))["time_ns"]
+    exits = events.filter(pl.col("event") == _EXIT).select("time_ns", "event_pid")
+    gone = exits.filter(pl.col("event_pid") == pid)["time_ns"]
     if not len(gone):
         return None
+    until_ns = mine["time_ns"][1] if len(mine) > 1 else gone[0]
     members = {pid}
     for _, parent, child in later.iter_rows():
         if parent in members:
             members.add(child)
     ran = events.filter((pl.col("event") == _SWITCH) & pl.col("prev_pid").is_in(list(members)))
     names = set(ran["prev_comm"].drop_nulls().to_list()) - {MARKED_TASK}
-    return MarkedCommand(tuple(sorted(names)), (int(gone[0]) - start_ns) / 1e9)
+    left = pl.col("event_pid").is_in(list(members)) & (pl.col("time_ns") <= until_ns)
+    end_ns = exits.filter(left)["time_ns"].to_list()
+    return MarkedCommand(tuple(sorted(names)), (max(end_ns) - start_ns) / 1e9)

@@ -63,6 +63,17 @@ def test_all_threads_and_descendants_are_tasks_of_the_command() -> None:
     assert command == MarkedCommand(("nice", "program", "worker/0"), 0.006)
 
 
+@pytest.mark.parametrize(("gone_at", "seconds"), [(9_500_000, 0.0065), (10_500_000, 0.006)])
+def test_a_command_ends_with_its_last_task_before_marked_goes_on(
+    gone_at: int, seconds: float
+) -> None:
+    """Its first thread may exit before the others; a daemon runs on."""
+    rows = sorted([*RUN, gone(gone_at, WORKER)], key=lambda row: row["time_ns"])
+    command = marked_command(pl.DataFrame(rows, infer_schema_length=None))
+    assert command is not None
+    assert command.seconds == pytest.approx(seconds)
+
+
 @pytest.mark.parametrize("event", ["print", "sched_process_fork", "sched_process_exit"])
 def test_without_a_marker_or_event_nothing_is_known(event: str) -> None:
     rows = [row for row in RUN if row["event"] != event]
