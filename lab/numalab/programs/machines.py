@@ -380,7 +380,8 @@ def _names_of_tasks(
     ran = events.select("pid", comm="prev_comm")
     if tasks and ran.filter(of_interest(tasks)).is_empty():
         raise UserError(f"no task is called {tasks[0]!r}", key="tasks", choices=marked.tasks)
-    return tasks or marked.tasks
+    # A name is no pattern: the `*` of one stands for that character, or for another one.
+    return tasks or tuple(name.replace("*", "?") for name in marked.tasks)
 
 
 def _command(words: Sequence[str | Path], image: Path, around: Surroundings) -> GuestCommand:

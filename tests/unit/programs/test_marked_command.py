@@ -86,6 +86,8 @@ def test_names_that_no_task_has_are_refused() -> None:
     assert command is not None
     assert _names_of_tasks(("worker/*",), command, events) == ("worker/*",)
     assert _names_of_tasks((), command, events) == command.tasks
+    starred = MarkedCommand(("w*", "sh"), 1.0)
+    assert _names_of_tasks((), starred, events) == ("w?", "sh")
     message = r"tasks: no task is called 'wroker'; did you mean worker/0\?"
     with pytest.raises(UserError, match=message):
         _names_of_tasks(("wroker",), command, events)
