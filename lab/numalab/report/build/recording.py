@@ -109,6 +109,12 @@ def measure_recording(
         raise
     save_analysis(directory, analysis)
     notes = _notes(decoded, analysis.window, analysis.measures, topology)
+    if silent := set(run.allowed) - cpus:
+        names = format_cpulist(silent)
+        notes = (
+            f"no events on CPUs {names}: taken for idle, unless --cpus leaves them out",
+            *notes,
+        )
     if 0 < len(absent) < len(tasks):
         notes = (describe_absent(absent, run.task_names), *notes)
     return MeasuredRecording(decoded, analysis, (*analysis.notes, *notes))

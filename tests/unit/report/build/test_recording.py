@@ -208,6 +208,10 @@ def test_cpus_keep_their_own_numbers_gaps_included(trace: Path, tmp_path: Path) 
     assert [imported[name] for name in of_tasks if not name.endswith("min")] == [
         on_ring[name] for name in of_tasks if not name.endswith("min")
     ]
+    for cpus, is_noted in (("2,100-101", True), ("2-3", False)):
+        text = " ".join(numalab(trace, "--numactl", path, "--cpus", cpus).stdout.split())
+        note = "no events on CPUs 100-101: taken for idle, unless --cpus leaves them out"
+        assert (note in text) == is_noted
 
 
 def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: Path) -> None:
