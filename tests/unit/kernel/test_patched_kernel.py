@@ -237,8 +237,8 @@ def test_a_range_is_on_the_commit_where_it_begins(with_defaults: Path) -> None:
     assert [part.subject for part in both.series.patches] == ["sched: seven"]
     [change] = patch_changes(both)
     assert change.changes[0].added[0].number == 7
-    (project.parent / "x.patch").write_text(patch(20, "twenty"))
-    for texts in ([text, str(project.parent / "x.patch")], [f"{text}#1"]):
+    (with_defaults.parent / "x.patch").write_text(patch(20, "twenty"))
+    for texts in ([text, str(with_defaults.parent / "x.patch")], [f"{text}#1"]):
         assert patched_kernel(texts).base == both.base
     git("switch", "--quiet", "main")
     git("commit", "--quiet", "--allow-empty", "-m", "more")
