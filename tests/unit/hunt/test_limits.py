@@ -114,6 +114,12 @@ def wrong_in(text: str, account: LimitAccount, rows: list[Row] | None = None) ->
 def test_a_possible_account_of_a_quota_is_right() -> None:
     nothing = (0.0, "nothing impossible")
     assert wrong_in(LIMITED, RIGHT) == nothing
+    assert wrong_in(LIMITED, replace(RIGHT, throttled=1, throttled_us=0)) == nothing
+    owed = LIMITED.replace("quota=50", "quota=5")
+    assert wrong_in(owed, replace(RIGHT, throttled_us=0)) == nothing
+    assert wrong_in(LIMITED, replace(RIGHT, periods=5, throttled=5)) == nothing
+    resting = replace(RIGHT, periods=1, throttled=1, throttled_us=0)
+    assert wrong_in(LOOSE.replace("quota=60", "quota=9"), resting, BRIEF) == nothing
     saved = replace(RIGHT, bursts=3, burst_us=29_999)
     assert wrong_in(LIMITED.replace("quota=50", "quota=50 burst=10"), saved) == nothing
     assert wrong_in(f"{LIMITED};change at=9 group=a quota=5", saved) == nothing
@@ -154,6 +160,17 @@ def test_a_possible_account_of_a_quota_is_right() -> None:
             LIMITED,
             replace(RIGHT, throttled=0),
             "no throttled period of tasks that want twice the quota",
+        ),
+        (
+            LIMITED,
+            replace(RIGHT, throttled_us=0),
+            "0 us throttled in 11 throttled periods",
+        ),
+        (LIMITED, replace(RIGHT, periods=3, throttled=3), "3 periods where 10 passed"),
+        (
+            LIMITED.replace("quota=50", "quota=50 burst=10"),
+            replace(RIGHT, bursts=5),
+            "0 us of 5 bursts",
         ),
         (
             LIMITED.replace(" quota=50", ""),

@@ -12,6 +12,9 @@ from numalab.recording.window import Window
 _PERIODS = 4  # in which hogs that want twice the quota are throttled
 _SLICE_MS = 6  # of a quota, which a CPU may keep (sched_cfs_bandwidth_slice_us, and a rest of 1)
 _ROUNDING_US = 3  # of three figures
+_FEWEST_BURSTS = 3  # each at least 1 ns, and their sum is rounded down to us
+_OWED_MS = 20  # at most, of a CPU: it takes more than is left of a quota until its next tick
+_FEWEST_PERIODS = 1 / 3  # of those that passed: the kernel doubles a period that is too short
 
 
 @register_property("left-in-groups", unit="counted", most=0.0, any_load=True)
@@ -69,10 +72,25 @@ def _of_limits(run: LoadRecording, group: Cgroup, account: LimitAccount) -> Iter
     same = len({(limit.quota_ms, limit.period_ms) for limit in limits}) == 1
     if same and account.burst_us > max(0, account.bursts) * burst_us:
         yield f"{account.burst_us} us of {account.bursts} bursts of {burst_us} us"
-    if _must_be_throttled(run, group) and account.throttled == 0:
-        yield "no throttled period of tasks that want twice the quota"
+    if account.bursts >= _FEWEST_BURSTS and account.burst_us == 0:
+        yield f"0 us of {account.bursts} bursts"
+    if _must_be_throttled(run, group):
+        yield from _of_hogs(run, group, account)
     if account.late > 0 and _is_enough(run, group):
         yield f"{account.late} throttled periods of tasks that ran less than the quota"
+
+
+def _of_hogs(run: LoadRecording, group: Cgroup, account: LimitAccount) -> Iterator[str]:
+    """Name what is too low for tasks that want twice the quota, in all periods."""
+    if account.throttled == 0:
+        yield "no throttled period of tasks that want twice the quota"
+    # Throttled time counts when it ends: when the later periods have paid what the CPUs owe.
+    paid_ms = account.throttled * group.quota_ms
+    if account.throttled_us == 0 and paid_ms > _OWED_MS * run.topology.cpu_count:
+        yield f"0 us throttled in {account.throttled} throttled periods"
+    passed = run.window.length_ns / MS / group.period_ms
+    if 0 < account.periods < _FEWEST_PERIODS * passed:
+        yield f"{account.periods} periods where {passed:.0f} passed"
 
 
 def _must_be_throttled(run: LoadRecording, group: Cgroup) -> bool:
