@@ -76,10 +76,14 @@ TRUE = ThreadAccount(11, 635 * MS, 62, 2, 1, 1)
 
 
 def recorded(
-    events: Sequence[Event], exact: Exact, load: str = HOG, rows: Sequence[Row] = ROWS
+    events: Sequence[Event],
+    exact: Exact,
+    load: str = HOG,
+    rows: Sequence[Row] = ROWS,
+    cpus: Sequence[int] = (2, 2),
 ) -> LoadRecording:
     table = pl.DataFrame(list(events), schema=SCHEMA)
-    run = recording(load, rows)
+    run = recording(load, rows, cpus=cpus)
     return replace(run, table=table, stopped_ns=1000 * MS, printed=Printed(exact=exact))
 
 
@@ -291,6 +295,31 @@ def test_a_thread_alone_prefers_the_node_of_its_most_faults() -> None:
     assert not preferring(0, load, group=11)
     assert not preferring(0, f"{load};cpuset from=0 to=0-3 at=100")
     assert not preferring(0, f"{load};group name=a cpus=0")
+
+
+@pytest.mark.parametrize(
+    ("on_node", "preferred", "value", "weak"),
+    [
+        ({0: 10, 1: 500, 2: 0}, 1, 0, False),
+        ({0: 10, 1: 500, 2: 0}, 0, 490, False),
+        ({0: 10, 1: 500, 2: 0}, 2, 500, False),
+        ({0: 10, 1: 0, 2: 500}, 0, 0, True),
+        ({0: 10, 1: 0, 2: 500}, 1, 0, True),
+        ({0: 10, 1: 0, 2: 500}, 2, 500, True),
+        ({0: 10, 1: 0, 2: 500}, -1, 500, False),
+        ({0: 10, 1: 500, 2: 500}, 0, 0, True),
+    ],
+)
+def test_a_thread_does_not_prefer_a_node_without_cpus(
+    on_node: dict[int, int], preferred: int, value: int, weak: bool
+) -> None:
+    """The last node has none."""
+    nodes = {node: NodeFaults(count, 0, 0, 0) for node, count in on_node.items()}
+    exact = Exact(faults={11: ThreadFaults(preferred, 0, sum(on_node.values()), nodes)})
+    users: list[Row] = [(11, "memory0.0", 0, 0, 1000)]
+    run = recorded(LIFE, exact, "time ms=1000;memory n=1 cpus=0-3", users, cpus=(2, 2, 0))
+    (finding,) = preferred_node(run)
+    assert (finding.value, finding.weak) == (value, weak)
 
 
 def test_a_thread_without_faults_prefers_no_node() -> None:

@@ -43,9 +43,11 @@ def numa_faults(run: LoadRecording) -> Iterator[Observation]:
 def preferred_node(run: LoadRecording) -> Iterator[Observation]:
     """A thread without NUMA group prefers the node of its most faults.
 
-    The value is how many more another node with CPUs has (task_numa_placement(),
-    kernel/sched/fair.c, 5.10 to 7.3). Without cpusets and changes of domains: a thread that has no
-    domain of several nodes prefers its own node (task_numa_migrate()).
+    The value is how many more another node has (task_numa_placement(), kernel/sched/fair.c, 5.10
+    to 7.3). Where that node has no CPUs, the thread prefers a node that has: any is right, and
+    another one weakly wrong, as kernels before 5.18 prefer the node itself. Without cpusets and
+    changes of domains: a thread that has no domain of several nodes prefers its own node
+    (task_numa_migrate()).
     """
     load = run.load
     if load.rebuilds_domains or any(group.cpus for group in load.groups):
@@ -54,12 +56,17 @@ def preferred_node(run: LoadRecording) -> Iterator[Observation]:
     for pid in run.printed.exact.faults.keys() & run.stopped_threads:
         faults = run.printed.exact.faults[pid]
         own = {node: of_node.own for node, of_node in faults.on_node.items()}
-        if faults.group or not any(own.values()) or not own.keys() <= with_cpus:
+        if faults.group or not any(own.values()):
             continue
         most, preferred = max(own.values()), own.get(faults.preferred_node, 0)
         name = f"node {faults.preferred_node}" if faults.preferred_node >= 0 else "no node"
         text = f"a thread prefers {name}, of {preferred} of its NUMA hinting faults"
-        yield Observation(most - preferred, f"{text}, where a node has {most}")
+        if {node for node, count in own.items() if count == most} <= with_cpus:
+            yield Observation(most - preferred, f"{text}, where a node has {most}")
+        else:
+            right = faults.preferred_node in with_cpus
+            text += f", where a node without CPUs has {most}"
+            yield Observation(0 if right else most, text, weak=faults.preferred_node >= 0)
 
 
 def _rests(members: list[ThreadFaults]) -> bool:
