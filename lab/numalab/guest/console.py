@@ -32,6 +32,13 @@ _REPORTS = (
     r"|Watchdog detected hard LOCKUP"
 )
 _REPORT = re.compile(_REPORTS)
+# Errors that the scheduler prints without a report (kernel/sched/, 5.10 to 7.3). Left out is `DL
+# replenish lagged too much`, which late timers of a sound guest bring about.
+_SCHEDULER = re.compile(
+    _STAMP
+    + r"(?:psi: (?:inconsistent task state|task underflow)|bad: scheduling from the idle thread"
+    r"|sched: DL de-boosted task)"
+)
 # Also what ends a guest or a task: kernel/panic.c, drivers/tty/sysrq.c, mm/oom_kill.c. A subsystem
 # such as `watchdog: CPU0: ` may come first.
 _TROUBLE = re.compile(
@@ -88,6 +95,11 @@ def is_panic_end(line: str) -> bool:
 def is_report(text: str) -> bool:
     """Return whether a text holds the first line of an error report of the kernel."""
     return _REPORT.search(text) is not None
+
+
+def is_scheduler_error(line: str) -> bool:
+    """Return whether a line of the kernel log says that the scheduler's own state is wrong."""
+    return _SCHEDULER.search(line) is not None
 
 
 def is_trouble(line: str) -> bool:

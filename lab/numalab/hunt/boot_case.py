@@ -14,7 +14,7 @@ from numalab.campaign.check import check_topology, predicted
 from numalab.capture.decode import decode_trace
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, UserError
 from numalab.files import left_by_guest
-from numalab.guest.console import is_report
+from numalab.guest.console import is_report, is_scheduler_error
 from numalab.guest.kvm import Choice
 from numalab.guest.run import Outcome, RemarkKind, run_guest
 from numalab.guest.watch import Limits
@@ -345,7 +345,8 @@ def _splat(outcome: Outcome, directory: RunDir, differences: tuple[Difference, .
     lines = left_by_guest(directory.dmesg).decode("utf-8", "replace").splitlines()
     lines += [remark.text for remark in outcome.remarks if remark.kind is RemarkKind.COMPLAINT]
     # Warnings about the machine are compared with the prediction in `differences`.
-    new = [line for line in lines if is_report(line) and not is_warning_of_machine(line)]
+    errors = [line for line in lines if is_report(line) or is_scheduler_error(line)]
+    new = [line for line in errors if not is_warning_of_machine(line)]
     new += [str(item) for item in differences if item.part is MachinePart.WARNINGS]
     text = new[0][:300] if new else "no warning"
     return Finding(SPLAT, None, float(len(new)), 0.0, text)

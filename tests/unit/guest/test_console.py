@@ -16,6 +16,7 @@ from numalab.guest.console import (
     excerpt,
     is_panic,
     is_report,
+    is_scheduler_error,
     is_trouble,
     parse_beat,
 )
@@ -158,6 +159,27 @@ def test_what_ends_a_guest_is_trouble_and_no_report_of_a_defect() -> None:
     for line in (*PANIC[1:3], "[    2.1] Out of memory: Killed process 80 (tail)"):
         assert is_trouble(line) and not is_report(line)
     assert not is_trouble("[    2.1] rcu: Tasks-RCU CPU stall warnings timeout set to 600000")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "psi: inconsistent task state! task=12:hog0.0 cpu=1 psi_flags=4 clear=0 set=4",
+        "psi: task underflow! cpu=1 t=0 tasks=[0 0 0 0] clear=1 set=0",
+        "bad: scheduling from the idle thread!",
+        "sched: DL de-boosted task PID 7: REPLENISH flag missing",
+    ],
+)
+def test_an_error_of_the_scheduler_is_no_report_of_all_kernels(line: str) -> None:
+    for stamp in ("", "[    3.141592] ", "[    3.141592][   T12] ", "<3>[    3.1] "):
+        assert is_scheduler_error(stamp + line) and not is_report(stamp + line)
+    assert not is_scheduler_error(f"[    3.1] sh[41] says {line}")
+
+
+def test_what_a_sound_scheduler_may_print_is_no_error() -> None:
+    for text in ("DL replenish lagged too much", "RT throttling activated"):
+        assert not is_scheduler_error(f"[    3.1] sched: {text}")
+    assert not is_scheduler_error("[    3.1] psi: pressure stall information enabled")
 
 
 def make_watchdog() -> Watchdog:

@@ -109,11 +109,12 @@ def test_domains_and_warnings_are_counted_apart(boots: Callable[..., BootResult]
         run_dir.dmesg.write_text(
             "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1\n[2] all is well\n"
             "[3] WARNING: CPU: 0 at kernel/sched/topology.c:9\n"  # what `differences` is about
+            "[    4.000000] bad: scheduling from the idle thread!\n"
         )
         return ended(0, "BUG: unable to handle", "something else")
 
     result = boots(noisy, DIFFERENT)
-    assert values(result) == {LOST: 0.0, DRIVER: 0.0, DOMAINS: 2.0, SPLAT: 3.0}
+    assert values(result) == {LOST: 0.0, DRIVER: 0.0, DOMAINS: 2.0, SPLAT: 4.0}
     texts = {finding.prop: finding.text for finding in result.findings}
     assert texts[DOMAINS] == "CPU 0, sched domains: expected MC, found none"
     assert texts[SPLAT] == "[1] WARNING: CPU: 0 at kernel/sched/fair.c:1"
