@@ -10,7 +10,7 @@
  *   load N thread T node NODE private N shared N group_private N group_shared N
  *   load N thread T preferred NODE group ID faults N      after its nodes
  *   load N first|last switches N forks N    /proc/stat, between the marks `reading` and `read`
- *   load N first|last cpu N busy N idle N   in ticks
+ *   load N first|last cpu N nice N idle N   in ticks; NICE is user time of positive nice levels
  *
  * Ticks are of 1/100 s, user and system time together (proc(5)). Switches, migrations and faults are of
  * /proc/PID/task/T/sched (kernel/sched/debug.c): none without CONFIG_SCHED_DEBUG.
@@ -143,15 +143,13 @@ static void tell_threads(int load, pid_t pid)
 
 static void tell_cpu(int load, const char *when, const char *line)
 {
-	unsigned long busy[5], idle, waiting;
+	unsigned long nice, idle, waiting;
 	int cpu;
 
 	if (!isdigit((unsigned char)line[3])) /* the sum of all */
 		return;
-	if (sscanf(line, "cpu%d %lu %lu %lu %lu %lu %lu %lu", &cpu, &busy[0], &busy[1], &busy[2], &idle,
-		   &waiting, &busy[3], &busy[4]) == 8)
-		printf("load %d %s cpu %d busy %lu idle %lu\n", load, when, cpu,
-		       busy[0] + busy[1] + busy[2] + busy[3] + busy[4], idle + waiting);
+	if (sscanf(line, "cpu%d %*u %lu %*u %lu %lu", &cpu, &nice, &idle, &waiting) == 4)
+		printf("load %d %s cpu %d nice %lu idle %lu\n", load, when, cpu, nice, idle + waiting);
 }
 
 /* The text is read at once between two marks, and printed later. */

@@ -55,6 +55,7 @@ static struct shared {
 	volatile int begun, resting, stop, woken; /* how many wakees have their start mask */
 	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
 	volatile int unbound; /* tasks whose memory did not get bound to its node, as before 5.12 */
+	unsigned long long base_slice;
 	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
 	struct compared compared[MOST_PARTS];
 	pthread_mutex_t lock;
@@ -66,6 +67,7 @@ static pid_t pids[MOST_PROCESSES];
 static int pid_count, task_count;
 static struct timespec groups_made;
 static long long admitted_before; /* for deadline tasks, before the load */
+static long long blocked_before, io_before; /* tasks, after the load before */
 static int part_of[MOST_PROCESSES], is_wakee[MOST_PROCESSES];
 
 static void mark_load(const char *format, int load)
@@ -269,12 +271,12 @@ static struct birth read_birth(pid_t parent)
 }
 
 /* Compares a child with its parent, of which nothing may have changed meanwhile: returns whether. */
-static int compare_child(int place, const struct birth *birth, int weights)
+static int compare_child(int place, const struct birth *birth, int whole)
 {
 	struct settings parent;
 	int differing[INHERITED];
 
-	if (!compare_settings(&birth->parent, weights, has_hotplug(), differing) ||
+	if (!compare_settings(&birth->parent, whole, has_hotplug(), shared->base_slice, differing) ||
 	    !read_settings(getppid(), &parent) || memcmp(&parent, &birth->parent, sizeof(parent)))
 		return 0;
 	if (birth->changes % 2 || shared->changes != birth->changes)
@@ -1267,29 +1269,63 @@ static void go_first(int wanted)
 	sched_setscheduler(0, wanted ? SCHED_FIFO | SCHED_RESET_ON_FORK : SCHED_OTHER, &param);
 }
 
-/* What is admitted for deadline tasks, once for each CPU of a root domain (print_dl_rq()). */
-static long long sum_admitted(void)
+/* The sum of a line `.NAME : VALUE` over all CPUs on line (print_cpu(), print_dl_rq()). */
+static long long sum_of(const char *format)
 {
 	FILE *file = open_debug();
 	long long sum = 0, value;
 	char line[256];
 
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, " .dl_bw->total_bw : %lld", &value) == 1)
+		if (sscanf(line, format, &value) == 1)
 			sum += value;
 	if (file)
 		fclose(file);
 	return sum;
 }
 
-/* What is still admitted 2 s after the tasks were killed; it may take periods until all is given back. */
-static long long admitted_left(void)
+/* What is admitted for deadline tasks, once for each CPU of a root domain. */
+static long long sum_admitted(void)
+{
+	return sum_of(" .dl_bw->total_bw : %lld");
+}
+
+/* Tasks in uninterruptible sleep: the sum only counts, as each wakes up on any CPU. */
+static long long sum_blocked(void)
+{
+	return sum_of(" .nr_uninterruptible : %lld");
+}
+
+/* Tasks that wait for a device (proc(5)). */
+static long long count_io(void)
+{
+	static char text[65536];
+
+	return get("/proc/stat", text, sizeof(text)) ? line_of(text, "\nprocs_blocked ") : 0;
+}
+
+/* What a count is more than before, up to 2 s later: it may take periods until all is given back. */
+static long long left_of(long long (*count)(void), long long before)
 {
 	long long left = 0;
 
-	for (int tried = 0; tried < 20 && (left = sum_admitted() - admitted_before); tried++)
+	for (int tried = 0; tried < 20 && (left = count() - before); tried++)
 		pause_us(100000);
 	return left;
+}
+
+/* Not where CPUs have gone: each has a part of the count. */
+static void tell_blocked(int load)
+{
+	static long cpus_before;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), blocked = left_of(sum_blocked, blocked_before);
+	long io = left_of(count_io, io_before);
+
+	blocked_before += blocked;
+	io_before += io;
+	if (load >= 0 && cpus == cpus_before)
+		printf("load %d end blocked %ld\nload %d end blocked_by_io %ld\n", load, blocked, load, io);
+	cpus_before = cpus;
 }
 
 static void end_load(int load)
@@ -1300,7 +1336,8 @@ static void end_load(int load)
 	go_first(0);
 	pause_us(200000);
 	if (uses(SCHED_DEADLINE))
-		printf("load %d end admitted_left %lld\n", load, admitted_left());
+		printf("load %d end admitted_left %lld\n", load, left_of(sum_admitted, admitted_before));
+	tell_blocked(load);
 	mark_load("hunt: load %d over", load);
 }
 
@@ -1321,6 +1358,7 @@ static void run_load(char *text, int load)
 	scan_mib = 0;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));
+	shared->base_slice = read_base_slice();
 	make_lock();
 	for (char *part = strtok_r(text, ";", &save); part; part = strtok_r(NULL, ";", &save))
 		parse_part(part);
@@ -1411,6 +1449,7 @@ int main(int argc, char **argv)
 		die("no memory");
 	hurry_scans();
 	count_balancing();
+	tell_blocked(-1);
 	mark("numalab: begin");
 	for (load = strtok_r(loads, "|", &save); load; load = strtok_r(NULL, "|", &save)) {
 		run_load(load, count++);

@@ -15,8 +15,9 @@ struct settings {
 	cpu_set_t cpus;
 };
 
-static const char *const inherited[] = { "mask", "policy", "nice", "priority", "slice", "flags", "weight" };
-enum { MASK, POLICY, NICE, PRIORITY, SLICE, FLAGS, WEIGHT, INHERITED };
+static const char *const inherited[] = { "mask", "policy", "nice", "priority", "slice", "flags", "weight",
+					 "rank" };
+enum { MASK, POLICY, NICE, PRIORITY, SLICE, FLAGS, WEIGHT, RANK, INHERITED };
 
 /* How many children were compared with their parents, and how many have another setting. */
 struct compared {
@@ -101,6 +102,19 @@ static void tell_settings(pid_t pid, const char *whose)
 	       cpus + strspn(cpus, "\t "));
 }
 
+/* The kernel's slice of fair tasks, in ns (since 6.6); 0 if it does not tell. */
+static unsigned long long read_base_slice(void)
+{
+	FILE *file = fopen("/sys/kernel/debug/sched/base_slice_ns", "re");
+	unsigned long long ns = 0;
+
+	if (file && fscanf(file, "%llu", &ns) != 1)
+		ns = 0;
+	if (file)
+		fclose(file);
+	return ns;
+}
+
 static int is_ranked(const struct settings *settings)
 {
 	unsigned int policy = settings->attributes.policy;
@@ -135,8 +149,31 @@ static int differs_in_weight(const struct settings *parent, const struct setting
 	return weight != expected;
 }
 
-/* What differs between a child, the caller, and what its parent's settings say: 0 if nothing is told. */
-static int compare_settings(const struct settings *parent, int weights, int hotplug, int *differing)
+/* A lock lends its rank to the parent alone; that of policy idle is of the nice level given with it. */
+static int differs_in_rank(const struct settings *child)
+{
+	unsigned int policy = child->attributes.policy;
+	int has_priority = policy == SCHED_FIFO || policy == SCHED_RR;
+
+	return policy != SCHED_IDLE &&
+	       read_rank(getpid()) != (has_priority ? -1L - child->attributes.priority : 20L + child->nice);
+}
+
+/* A child whose parent resets has the kernel's slice, since kernels tell it (6.12). */
+static int differs_in_slice(const struct settings *parent, const struct settings *child,
+			    unsigned long long base_slice)
+{
+	if (!(parent->attributes.flags & RESETS))
+		return child->attributes.runtime != parent->attributes.runtime;
+	return base_slice && child->attributes.runtime && child->attributes.runtime != base_slice;
+}
+
+/*
+ * What differs between a child, the caller, and what its parent's settings say: 0 if nothing is told. Without
+ * BASE_SLICE, that of children whose parents reset may be any; WHOLE compares also what /proc has.
+ */
+static int compare_settings(const struct settings *parent, int whole, int hotplug,
+			    unsigned long long base_slice, int *differing)
 {
 	struct settings child, expected = after_fork(parent);
 
@@ -147,10 +184,10 @@ static int compare_settings(const struct settings *parent, int weights, int hotp
 	differing[POLICY] = child.attributes.policy != expected.attributes.policy;
 	differing[NICE] = child.nice != expected.nice;
 	differing[PRIORITY] = child.attributes.priority != expected.attributes.priority;
-	differing[SLICE] = !hotplug && !(parent->attributes.flags & RESETS) &&
-			   child.attributes.runtime != expected.attributes.runtime;
+	differing[SLICE] = !hotplug && differs_in_slice(parent, &child, base_slice);
 	differing[FLAGS] = child.attributes.flags != expected.attributes.flags;
-	differing[WEIGHT] = weights && differs_in_weight(parent, &child);
+	differing[WEIGHT] = whole && differs_in_weight(parent, &child);
+	differing[RANK] = whole && differs_in_rank(&child);
 	return 1;
 }
 

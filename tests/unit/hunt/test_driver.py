@@ -82,6 +82,23 @@ static void end_some(void)
 	kill(pids[0], SIGKILL);
 }
 
+/* A child's slice beside its parent's and the kernel's, and the rank of this process. */
+static void compare_children(void)
+{
+	struct settings parent = { .attributes.runtime = 5 }, child = { .attributes.runtime = 3 }, own;
+
+	printf("%d", differs_in_slice(&parent, &child, 3));
+	parent.attributes.flags = RESETS;
+	for (int base = 0; base < 4; base++)
+		printf("%d", differs_in_slice(&parent, &child, base));
+	child.attributes.runtime = 0;
+	printf("%d ", differs_in_slice(&parent, &child, 3));
+	read_settings(0, &own);
+	printf("%d", differs_in_rank(&own));
+	own.nice++;
+	printf("%d\\n", differs_in_rank(&own));
+}
+
 int main(int argc, char **argv)
 {
 	char text[8192], *save;
@@ -99,6 +116,7 @@ int main(int argc, char **argv)
 	}
 	stop_forker();
 	end_some();
+	compare_children();
 	return 0;
 }
 """
@@ -149,9 +167,10 @@ def output_of(driver: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_children_stop_with_their_forker_and_a_task_that_dies_is_told(driver: Path) -> None:
-    states, *deaths = output_of(driver).splitlines()
+def test_children_stop_with_their_forker_and_what_differs_or_dies_is_told(driver: Path) -> None:
+    states, *deaths, differing = output_of(driver).splitlines()
     assert states == "TT"
+    assert differing == "101100 01"
     assert deaths == ["load 7 part 2 ended with 3", "load 7 part 3 ended by signal 9"]
     assert explain_faults("\n".join([*deaths, *deaths])) == [
         "load 7: part 2: a task ended with 3", "load 7: part 3: a task ended by signal 9",

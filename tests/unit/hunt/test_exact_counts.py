@@ -132,8 +132,8 @@ READ = [
 ]  # fmt: skip
 
 
-def of_system(*, switches: int = 3, forks: int = 1, idle: int = 25, load: str = HOG) -> Exact:
-    cpus = {0: CpuTicks(40, 7)}, {0: CpuTicks(90, 7 + idle)}
+def of_system(*, switches: int = 3, forks: int = 1, idle: int = 25, nice: int = 0) -> Exact:
+    cpus = {0: CpuTicks(40, 7)}, {0: CpuTicks(40 + nice, 7 + idle)}
     readings = {
         "first": Reading(100, 50, cpus[0]),
         "last": Reading(100 + switches, 50 + forks, cpus[1]),
@@ -157,6 +157,15 @@ def test_switches_and_forks_of_the_system_lie_between_the_marks_of_both_readings
     assert not system_counts(recorded(READ[1:], of_system(switches=0)))
 
 
+def test_no_task_counts_as_blocked_when_all_are_gone() -> None:
+    run = recorded(READ, of_system(switches=3))
+    printed = parse_output("load 0 end blocked -2\nload 0 end blocked_by_io 0\n")[0]
+    run = replace(run, printed=replace(printed, exact=run.printed.exact))
+    assert [finding.value for finding in system_counts(run)] == [2, 0, 0, 0]
+    finding = max(system_counts(run), key=lambda finding: finding.value)
+    assert finding.text == "-2 tasks that are gone count as blocked" and finding.violated
+
+
 def test_no_cpu_was_idle_for_longer_than_the_trace_shows() -> None:
     values = {
         idle: [finding.value for finding in idle_time(recorded(READ, of_system(idle=idle)))]
@@ -174,6 +183,25 @@ def test_user_and_system_time_are_the_runtime(ticks: int, of_process: int, away:
     exact = Exact(threads, {11: ProcessTicks(of_process, 0, 0)})
     (finding,) = user_and_system_time(recorded(LIFE, exact))
     assert finding.value == away
+
+
+@pytest.mark.parametrize(
+    ("load", "nice", "values"),
+    [
+        (HOG, 0, [0]),
+        (HOG, 3, [30]),
+        (HOG.replace("cpus", "nice=-5 cpus"), 3, [30]),
+        (HOG.replace("cpus", "nice=5 cpus"), 3, [0]),
+        (HOG.replace("cpus", "nice=5 cpus"), 0, [1000]),
+        (f"{HOG};change at=9 part=0 nice=3", 3, []),
+        (f"{HOG};hotplug cpu=1 off=9 on=99", 3, []),
+    ],
+)
+def test_nice_time_is_that_of_positive_nice_levels(
+    load: str, nice: int, values: list[float]
+) -> None:
+    run = recorded(READ, of_system(nice=nice), load)
+    assert [finding.value for finding in user_and_system_time(run)] == values
 
 
 def test_hogs_run_outside_the_kernel() -> None:
@@ -342,7 +370,7 @@ def test_the_drivers_lines_are_read() -> None:
         "load 3 process 11 ticks 6 system 2 reaped 5",
         "load 3 thread 12 preferred -1 group 11 faults 9",
         "load 3 thread 12 node 1 private 8 shared 7 group_private 6 group_shared 5",
-        "load 3 first cpu 2 busy 8 idle 7",
+        "load 3 first cpu 2 nice 8 idle 7",
         "load 3 first switches 9 forks 2",
         "load 3 last switches 9 forks few",
         "load 3 thread 12 runnable 900 load 15",

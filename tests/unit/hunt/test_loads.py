@@ -432,6 +432,7 @@ def test_children_of_some_parents_do_not_inherit_the_policy() -> None:
         load = reset_forkers(random.Random(number), machine)
         assert load is not None and parsed(render_load(load)) == load
         parent, hogs = load.parts
+        assert bool(parent.slice_us) == (parent.nice == -10)
         assert parent.resets and (parent.nice < 0 or parent.is_real_time)
         assert parent.cpus == hogs.cpus and hogs.count > len(hogs.cpus)
 

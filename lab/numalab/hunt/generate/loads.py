@@ -261,6 +261,8 @@ def reset_forkers(rng: random.Random, machine: Topology) -> Load | None:
         parent = replace(parent, policy=rng.choice(("fifo", "rr")), priority=20)
     else:
         parent = replace(parent, nice=rng.choice((-15, -10, -5)))
+    if parent.nice == -10:
+        parent = replace(parent, slice_us=20_000)
     return Load(1000, (parent, Part("hog", 2 * len(few), few)))
 
 

@@ -23,7 +23,7 @@ _NODE = re.compile(
     rf" group_private {FIGURE} group_shared {FIGURE}"
 )
 _READING = re.compile(rf"load (\d{{1,3}}) (first|last) switches {FIGURE} forks {FIGURE}")
-_CPU = re.compile(rf"load (\d{{1,3}}) (first|last) cpu (\d{{1,4}}) busy {FIGURE} idle {FIGURE}")
+_CPU = re.compile(rf"load (\d{{1,3}}) (first|last) cpu (\d{{1,4}}) nice {FIGURE} idle {FIGURE}")
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,12 @@ class ThreadFaults:
 
 @dataclass(frozen=True)
 class CpuTicks:
-    """How long a CPU was busy and idle since the boot, in 1/100 s."""
+    """How long a CPU was idle, and in user space at positive nice levels, since the boot.
 
-    busy: int
+    In 1/100 s.
+    """
+
+    nice: int
     idle: int
 
 

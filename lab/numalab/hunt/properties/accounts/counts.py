@@ -11,6 +11,8 @@ from numalab.hunt.recording import LoadRecording
 from numalab.recording.events import fell_asleep
 from numalab.recording.window import marks
 
+_BLOCKED = {"blocked": "blocked", "blocked_by_io": "waiting for a device"}
+
 
 @dataclass(frozen=True)
 class _Counted:
@@ -68,12 +70,17 @@ def _difference(kernels: ThreadAccount, traced: _Counted, signals: int) -> tuple
 
 @register_property("system-counts", unit="events", most=0.0, any_load=True)
 def system_counts(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel counts each switch and fork.
+    """The kernel counts switches, forks and blocked tasks.
 
     The value is how many the growth of `ctxt` and `processes` (/proc/stat, proc(5)) over the load
     is above the most, or below the least, that the trace shows: each file is read between two
-    marks. A fork is counted before the new task wakes up, on each CPU perhaps one.
+    marks. A fork is counted before the new task wakes up, on each CPU perhaps one. Or it is how
+    many tasks more or less than after the load before count as blocked two seconds after the load:
+    the sum of `nr_uninterruptible` (/sys/kernel/debug/sched/debug), and `procs_blocked`.
     """
+    for name, what in _BLOCKED.items():
+        if (more := run.printed.counters.get("end", {}).get(name)) is not None:
+            yield Observation(abs(more), f"{more:+} tasks that are gone count as {what}")
     times, readings = read_times(run), run.printed.exact.readings
     if times is None or run.load.hotplug:
         return

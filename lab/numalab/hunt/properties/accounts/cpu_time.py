@@ -19,12 +19,15 @@ _TICK_MS = 10  # USER_HZ is 100 on all architectures but alpha and ia64
 
 @register_property("user-and-system-time", unit="ms", most=0.0, any_load=True)
 def user_and_system_time(run: LoadRecording) -> Iterator[Observation]:
-    """User and system time add up to the time that a task ran.
+    """User and system time add up to the runtime; nice time is of nice tasks.
 
     The value is by how much fields 14 and 15 of /proc/PID/stat, each rounded down to 10 ms, are
     above the time of /proc/PID/schedstat, or more than 20 ms below it (cputime_adjust() and
-    thread_group_cputime(), kernel/sched/cputime.c, 6.12).
+    thread_group_cputime(), kernel/sched/cputime.c, 6.12). Or it is the growth of `nice` of all CPUs
+    (/proc/stat; account_user_time()) if no task has a positive nice level, or the runtime of hogs
+    of such a level if it does not grow.
     """
+    yield from _of_nice_levels(run)
     exact, stopped = run.printed.exact, run.stopped_threads
     for pid, process in exact.processes.items():
         threads = {tid: thread for tid, thread in exact.threads.items() if thread.process == pid}
@@ -36,6 +39,30 @@ def user_and_system_time(run: LoadRecording) -> Iterator[Observation]:
         kind = run.load_tasks[pid].kind
         text = f"a {kind} ran for {ran_ns / MS:.0f} ms, of which {ticks * _TICK_MS} are in ticks"
         yield Observation(away, text)
+
+
+def _of_nice_levels(run: LoadRecording) -> Iterator[Observation]:
+    """Judge the user time of positive nice levels, of all CPUs on line."""
+    load, readings = run.load, run.printed.exact.readings
+    if len(readings) < 2 or load.hotplug:
+        return
+    both = (readings["first"].cpus, readings["last"].cpus)
+    first, last = (sum(cpu.nice for cpu in cpus.values()) for cpus in both)
+    levels = [part.nice for part in load.parts] + [change.nice or 0 for change in load.changes]
+    if max(levels, default=0) <= 0:
+        ms = (last - first) * _TICK_MS
+        yield Observation(abs(ms), f"no task has a positive nice level, and `nice` grew by {ms} ms")
+    elif not load.changes:
+        hogs = [
+            place
+            for place, part in enumerate(load.parts)
+            if part.kind == "hog" and part.nice > 0 and not part.yields
+        ]
+        ran = sum(int(run.time_on(place, run.window)["ns"].sum()) for place in hogs) / MS
+        if ran >= _FEWEST_TICKS * _TICK_MS:
+            text = f"hogs of positive nice levels ran for {ran:.0f} ms, and `nice` grew by"
+            text += f" {(last - first) * _TICK_MS} ms"
+            yield Observation(0.0 if last > first else ran, text)
 
 
 def _outside(ticks: int, ran_ns: int) -> float:
