@@ -41,13 +41,28 @@ _COUNTED: Mapping[str, _File] = {
     "kernel/sched/cpupri.c": _UTILITY,
     "kernel/sched/loadavg.c": _UTILITY,
     "kernel/sched/topology.c": _UTILITY,
+    "kernel/sched/autogroup.c": _UTILITY,
+    "kernel/sched/completion.c": _UTILITY,
+    "kernel/sched/core_sched.c": _UTILITY,
+    "kernel/sched/cpuacct.c": _UTILITY,
+    "kernel/sched/membarrier.c": _UTILITY,
+    "kernel/sched/psi.c": _UTILITY,
+    "kernel/sched/stats.c": _UTILITY,
+    "kernel/sched/stop_task.c": _UTILITY,
+    "kernel/sched/swait.c": _UTILITY,
+    "kernel/sched/wait.c": _UTILITY,
+    "kernel/sched/wait_bit.c": _UTILITY,
     "kernel/stop_machine.c": _File("stop_machine"),
     "mm/mempolicy.c": _File("mempolicy", "numa|misplaced"),
     "mm/migrate.c": _File("migrate", "numa|misplaced"),
     "mm/memory.c": _File("memory", "numa|misplaced"),
 }
-# Lines of headers belong to the scheduler, too; no function of theirs is called.
-SOURCES = (*_COUNTED, "kernel/sched/sched.h", "kernel/sched/pelt.h", "kernel/sched/stats.h")
+# Files of which lines are counted, and no functions: those of headers are not called, and the
+# others run when somebody reads files, or for clocks and frequencies.
+_LINES_ONLY = ("sched.h", "pelt.h", "stats.h", "autogroup.h", "clock.c", "cpufreq.c",
+               "cpufreq_schedutil.c", "debug.c", "ext.c", "isolation.c")  # fmt: skip
+SOURCES = (*_COUNTED, *(f"kernel/sched/{name}" for name in _LINES_ONLY), "kernel/cgroup/cpuset.c",
+           "kernel/locking/rtmutex.c", "kernel/time/tick-sched.c")  # fmt: skip
 _LINE = "changed line "
 _MARK = "tracing_mark_write"  # kernel/trace/trace.c
 _LARGEST = 64 << 20  # of a vmlinux that holds symbols only

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from numalab.hunt.calls.functions import Read
+from numalab.hunt.calls.functions import SOURCES, Read
 from numalab.hunt.property import function_in
 from numalab.reach.fingerprint import changed_functions
 from numalab.reach.kernel_code_artifact import KernelCode
@@ -25,7 +25,6 @@ from numalab.source.changes import FileChange
 
 MOST_LINES = 2000
 _LONGEST = 48  # characters of a name's text
-_SCHEDULER = "kernel/sched/"
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,8 @@ def shared_lines(
     first: Collection[str] = (),
 ) -> tuple[SharedLine, ...]:
     """Return unchanged lines in functions whose code differs, with code of the same shape.
+
+    Those of SOURCES, where a boot that confirms looks for a line again.
 
     At most MOST_LINES, those of the functions `first` before others. `changes` are those of the
     patch; `read` returns other files, which both kernels share.
@@ -104,10 +105,7 @@ def line_names(text: str) -> Mapping[int, str]:
 
 
 def _places(mine: KernelCode, theirs: KernelCode) -> Mapping[str, Sequence[int]]:
-    """Return the lines of the scheduler that are part of functions whose code differs, by file.
-
-    Also lines of other files that the patch's objects are made of.
-    """
+    """Return the lines of SOURCES that are part of functions whose code differs, by file."""
     other = {item.name: item for item in theirs.objects}
     places = set[Place]()
     for item in mine.objects:
@@ -117,7 +115,7 @@ def _places(mine: KernelCode, theirs: KernelCode) -> Mapping[str, Sequence[int]]
         places.update(chain.from_iterable(_lines_in(item.code, changed)))
     numbers: dict[str, list[int]] = {}
     for file, number in sorted(places):
-        if file.endswith(".c") or file.startswith(_SCHEDULER):
+        if file in SOURCES:
             numbers.setdefault(file, []).append(number)
     return numbers
 

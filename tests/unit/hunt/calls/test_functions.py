@@ -88,6 +88,17 @@ def test_only_numa_functions_of_mm_are_compared() -> None:
     assert comparable(kernel, kernel) == ["do_numa_page", "migrate_misplaced_folio"]
 
 
+def test_functions_near_a_change_in_another_file_of_their_object_are_not_compared() -> None:
+    files = {"kernel/sched/wait.c": body("wake", "swap"), "kernel/sched/psi.c": body("swap")}
+    bodies = {file: dict(functions_in(text)) for file, text in files.items()}
+    codes = [
+        KernelFunctions(sizes, sizes, 8, bodies)
+        for sizes in ({"wake": 8, "swap": 8}, {"wake": 9, "swap": 8})
+    ]
+    assert comparable(codes[0], codes[0]) == ["swap", "wake"]
+    assert comparable(*codes) == []
+
+
 def test_symbols_are_those_of_the_linked_program(tmp_path: Path) -> None:
     source = tmp_path / "program.c"
     source.write_text(

@@ -1,7 +1,11 @@
 """Lines that two kernels share in functions that a patch changes; gcc compiles them here."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from numalab.hunt.calls.functions import SOURCES
 from numalab.hunt.calls.lines import SharedLine, changed_names, line_names, lines_of, shared_lines
 from numalab.process import run
 from numalab.reach.fingerprint import fingerprint, parse_listing
@@ -36,9 +40,10 @@ int rest(int cpu)
 """
 COMMENT = "\t/* Far CPUs come later. */"
 PATCHED = SOURCE.replace("\tif (cpu > 7)", f"{COMMENT}\n\tif (cpu > 3)")
+FILE = "kernel/sched/fair.c"
 CHANGE = FileChange(
-    "sched.c",
-    "sched.c",
+    FILE,
+    FILE,
     SOURCE,
     PATCHED,
     (
@@ -52,8 +57,9 @@ CHANGE = FileChange(
 )
 
 
-def compiled(folder: Path, text: str, name: str) -> KernelCode:
-    source, made = folder / "sched.c", folder / f"{name}.o"
+def compiled(folder: Path, text: str, name: str, file: str = FILE) -> KernelCode:
+    source, made = folder / file, folder / f"{name}.o"
+    source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text(text, encoding="utf-8")
     run(["gcc", "-O2", "-g", "-c", "-fcf-protection=none", "-o", made, source])
     option = ["objdump", "--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn"]
@@ -63,9 +69,13 @@ def compiled(folder: Path, text: str, name: str) -> KernelCode:
     return KernelCode((item,), 0, 0)
 
 
-def shared(folder: Path, patched: str = PATCHED) -> dict[str, SharedLine]:
-    after, before = compiled(folder, patched, "after"), compiled(folder, SOURCE, "before")
-    return {line.name: line for line in shared_lines(after, before, [CHANGE], lambda _: None)}
+def shared(folder: Path, patched: str = PATCHED, file: str = FILE) -> dict[str, SharedLine]:
+    after, before = (
+        compiled(folder, text, name, file)
+        for name, text in (("after", patched), ("before", SOURCE))
+    )
+    change = replace(CHANGE, old=file, new=file)
+    return {line.name: line for line in shared_lines(after, before, [change], lambda _: None)}
 
 
 def test_lines_are_named_by_their_function_and_words() -> None:
@@ -82,14 +92,25 @@ def test_lines_of_changed_code_are_shared_wherever_they_moved(tmp_path: Path) ->
     assert {"is_far:act-cpu", "pick:act-8", "pick:wait-2"} <= lines.keys()
     assert not any(name.startswith("rest:") for name in lines), "its code is the same"
     assert not any(name.startswith("is_far:if-cpu") for name in lines), "the patch changes it"
-    assert lines["pick:act-8"].place == "sched.c:15", "one line later than before"
+    assert lines["pick:act-8"].place == f"{FILE}:15", "one line later than before"
     assert changed_names([CHANGE]) == {"is_far"}
+
+
+def test_lines_that_a_boot_could_not_look_for_again_are_not_shared(tmp_path: Path) -> None:
+    assert not shared(tmp_path, file="kernel/time/hrtimer.c")
+
+
+@pytest.mark.parametrize(
+    "name", ["wait", "wait_bit", "swait", "completion", "psi", "membarrier", "stop_task", "clock"]
+)
+def test_lines_of_every_file_of_the_scheduler_are_looked_for_again(name: str) -> None:
+    assert f"kernel/sched/{name}.c" in SOURCES
 
 
 def test_a_line_is_found_again_in_the_code_of_one_kernel(tmp_path: Path) -> None:
     line = shared(tmp_path)["pick:act-8"]
     code = compiled(tmp_path, SOURCE, "before")
-    assert lines_of(code, {"sched.c": SOURCE}, ["pick:act-8", "gone:wait"]) == {
+    assert lines_of(code, {FILE: SOURCE}, ["pick:act-8", "gone:wait"]) == {
         "pick:act-8": line.theirs
     }
 
