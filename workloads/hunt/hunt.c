@@ -10,8 +10,8 @@
  * Prints, for each load, the counters of NUMA balancing and the pages that memory users have touched
  * at begin, half and end, the utilization, preferred node, account and settings of each process and thread
  * (and accounts.h), what children inherit, the CPU time, load and limits of each group, the turns of lockers
- * and their longest wait for the lock, where the memory of each task lies at the end, and what queues of
- * groups hold without tasks.
+ * and their longest wait for the lock, where the memory of each task lies at the end, what queues of
+ * groups hold without tasks, how many tasks count as blocked then, and what system calls return (probes.h).
  *
  * As process 1 of a guest it reads LOADS from /loads, and powers off. Work is counted in turns of a loop
  * (shared.h), one for each us.
@@ -35,6 +35,7 @@
 #include "accounts.h"
 #include "counters.h"
 #include "load.h"
+#include "probes.h"
 #include "settings.h"
 
 #define MOST_PROCESSES 1024
@@ -58,6 +59,7 @@ static struct shared {
 	unsigned long long base_slice;
 	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
 	struct compared compared[MOST_PARTS];
+	struct probes probes;
 	pthread_mutex_t lock;
 	volatile int wakes[MOST_PROCESSES]; /* futexes, one for each wakee */
 	struct told tasks[MOST_TASKS];
@@ -1338,6 +1340,7 @@ static void end_load(int load)
 	if (uses(SCHED_DEADLINE))
 		printf("load %d end admitted_left %lld\n", load, left_of(sum_admitted, admitted_before));
 	tell_blocked(load);
+	tell_probes(load);
 	mark_load("hunt: load %d over", load);
 }
 
@@ -1447,6 +1450,7 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		die("no memory");
+	probes = &shared->probes;
 	hurry_scans();
 	count_balancing();
 	tell_blocked(-1);

@@ -117,6 +117,11 @@ int main(int argc, char **argv)
 	stop_forker();
 	end_some();
 	compare_children();
+	probes = &shared->probes;
+	expect("right", 7, 7);
+	expect("a-name-that-is-longer-than-31-letters", 3, 0);
+	expect("second", 3, 0);
+	printf("%d %d %s %ld\\n", probes->calls, probes->wrong, probes->name, probes->result);
 	return 0;
 }
 """
@@ -168,9 +173,10 @@ def output_of(driver: Path, *words: str) -> str:
 
 
 def test_children_stop_with_their_forker_and_what_differs_or_dies_is_told(driver: Path) -> None:
-    states, *deaths, differing = output_of(driver).splitlines()
+    states, *deaths, differing, probes = output_of(driver).splitlines()
     assert states == "TT"
     assert differing == "101100 01"
+    assert probes == "3 2 a-name-that-is-longer-than-31-l 3"
     assert deaths == ["load 7 part 2 ended with 3", "load 7 part 3 ended by signal 9"]
     assert explain_faults("\n".join([*deaths, *deaths])) == [
         "load 7: part 2: a task ended with 3", "load 7: part 3: a task ended by signal 9",

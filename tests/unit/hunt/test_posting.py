@@ -493,6 +493,7 @@ def test_the_accounts_of_groups_are_shown_for_findings_about_these() -> None:
     [
         ("left-in-groups", "load 0 group a left 4 h_nr_queued"),
         ("deadline-bandwidth", "load 0 end admitted_left 42"),
+        ("system-calls", "load 0 calls 83 wrong 1 fifo-100 -22"),
         ("inherited", "load 0 part 0 children 63 mask 0 policy 0 nice 0 weight 14"),
     ],
 )

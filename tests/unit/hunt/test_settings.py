@@ -137,10 +137,28 @@ def test_children_that_differ_are_counted_by_setting() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("printed", "value", "text"),
+    [
+        ("calls 83 wrong 0 nothing 0", 0, "0 of 83 system calls return other than they must"),
+        ("calls 83 wrong 2 fifo-100 -22", 2,
+         "2 of 83 system calls return other than they must, first fifo-100 (-22)"),
+    ],
+)  # fmt: skip
+def test_system_calls_that_return_something_else_are_counted(
+    printed: str, value: int, text: str
+) -> None:
+    run = recording("time ms=1000;hog cpus=0", [])
+    run = replace(run, printed=parse_output(f"load 0 {printed}\n")[0])
+    ((finding,), _) = judge_load(run, {"system-calls"})
+    assert (finding.value, finding.text) == (value, text)
+
+
 def test_lines_of_another_form_are_left_out() -> None:
     wrong = (
         line(cpus="3-1"), line(cpus=""), line(nice="many"), line().replace("part 0", "part 100"),
         line(weight="1" * 21), "load 0 part 0 children 57\n",
+        "load 0 calls 83 wrong 1 fifo_100 -22\n", "load 0 calls 83 wrong many nothing 0\n",
     )  # fmt: skip
     assert parse_output("".join(wrong)) == {}
     settings = TaskSettings(frozenset({0, 1, 2, 3}), 0, 0, 0, 0, 2_100_000, 0, 0, 1 << 20, 20)

@@ -30,6 +30,9 @@ _LIMIT_ACCOUNT = re.compile(
     rf" bursts {FIGURE} burst_us {FIGURE} late {FIGURE}"
 )
 _GROUP_LEFT = re.compile(rf"load (\d{{1,3}}) group ([a-z]{{1,8}}) left {FIGURE} ([a-z_]{{1,31}})")
+_PROBES = re.compile(
+    rf"load (\d{{1,3}}) calls (\d{{1,4}}) wrong (\d{{1,4}}) ([a-z0-9-]{{1,31}}) {FIGURE}"
+)
 _TASK = re.compile(
     r"(hog|sleeper|waker|wakee|forker|child|memory|thread|locker)(\d{1,2})\.(\d{1,3})"
 )
@@ -102,6 +105,17 @@ class GroupLeft:
 
 
 @dataclass(frozen=True)
+class Probes:
+    """How many system calls were made after the load, and how many of them returned other than they
+    must; what the first wrong one is called, and what it returned: minus an error number."""
+
+    calls: int
+    wrong: int
+    name: str
+    result: int
+
+
+@dataclass(frozen=True)
 class LockTurns:
     """How often a locker had the lock, and its longest wait for it."""
 
@@ -128,6 +142,7 @@ class Printed:
     left: Mapping[str, GroupLeft] = field(default_factory=dict)
     exact: Exact = field(default_factory=Exact)
     settings: PrintedSettings = field(default_factory=PrintedSettings)
+    probes: Probes | None = None
 
     @property
     def refused(self) -> int:
@@ -145,6 +160,7 @@ def parse_output(text: str) -> Mapping[int, Printed]:
     groups: defaultdict[int, dict[str, GroupAccount]] = defaultdict(dict)
     limits: defaultdict[int, dict[str, LimitAccount]] = defaultdict(dict)
     left: defaultdict[int, dict[str, GroupLeft]] = defaultdict(dict)
+    probes: dict[int, Probes] = {}
     for line in text.splitlines():
         if match := _COUNTER.fullmatch(line):
             number, when, name, value = match.groups()
@@ -168,13 +184,16 @@ def parse_output(text: str) -> Mapping[int, Printed]:
             limits[int(match[1])][match[2]] = LimitAccount(*map(int, match.groups()[2:]))
         elif match := _GROUP_LEFT.fullmatch(line):
             left[int(match[1])][match[2]] = GroupLeft(int(match[3]), match[4])
+        elif match := _PROBES.fullmatch(line):
+            calls, wrong, result = map(int, match.group(2, 3, 5))
+            probes[int(match[1])] = Probes(calls, wrong, match[4], result)
     exact, settings = parse_exact(text), parse_settings(text)
     printed = (counters, pages, locks, task_states, accounts, groups, limits, left, exact, settings)
-    loads = {load for by_load in printed for load in by_load}
+    loads = {load for by_load in (*printed, probes) for load in by_load}
     return {
         load: Printed(counters[load], pages[load], locks[load], task_states[load], accounts[load],
                       groups[load], limits[load], left[load], exact[load],
-                      settings.get(load, PrintedSettings()))
+                      settings.get(load, PrintedSettings()), probes.get(load))
         for load in loads
     }  # fmt: skip
 

@@ -41,7 +41,7 @@ def group_account(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("group-settings", unit="files", most=0.0, any_load=True)
 def group_settings(run: LoadRecording) -> Iterator[Observation]:
-    """A cgroup's files read as they were written.
+    """A cgroup's files read as written.
 
     `cpu.max`, `cpu.max.burst`, `cpu.idle`, `cpuset.cpus`, and `cpu.weight` of a group that is not
     idle.
@@ -54,7 +54,7 @@ def group_settings(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("group-load", unit="%", most=20.0, suspect=10.0, any_load=True)
 def group_load(run: LoadRecording) -> Iterator[Observation]:
-    """A cgroup's load does not include tasks that ended.
+    """A cgroup's load excludes tasks that ended.
 
     The value is the part of the load, to which 100 are added, of queues that the kernel no longer
     updates (`tg_load_avg` without `tg_load_avg_contrib` of the queues of

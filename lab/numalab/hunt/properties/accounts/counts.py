@@ -33,7 +33,7 @@ class ReadTimes:
 
 @register_property("thread-counts", unit="events", most=0.0, any_load=True)
 def thread_counts(run: LoadRecording) -> Iterator[Observation]:
-    """The kernel counts each switch and migration of a thread.
+    """The kernel counts each thread's switches and migrations.
 
     The value is the largest difference from the trace. Judged are threads whose fork the trace
     shows, and that had stopped (/proc/PID/task/TID/sched: `nr_voluntary_switches`,

@@ -131,7 +131,7 @@ def _dead_children(run: LoadRecording, place: int) -> pl.DataFrame:
 
 @register_property("idle-time", unit="ms", most=100.0, suspect=20.0, any_load=True)
 def idle_time(run: LoadRecording) -> Iterator[Observation]:
-    """A CPU's reported idle time does not exceed its traced idle time.
+    """A CPU's reported idle time is at most the traced one.
 
     The value is the largest excess of /proc/stat in ms (`idle` and `iowait`, proc(5);
     tick_nohz_stop_idle(), kernel/time/tick-sched.c, 6.12). A CPU may have less: interrupts end its

@@ -19,7 +19,7 @@ _FEWEST_PERIODS = 1 / 3  # of those that passed: the kernel doubles a period tha
 
 @register_property("left-in-groups", unit="counted", most=0.0, any_load=True)
 def left_in_groups(run: LoadRecording) -> Iterator[Observation]:
-    """The queues of a cgroup are empty when its tasks have ended.
+    """A cgroup's queues are empty when its tasks have ended.
 
     The value is the sum of `nr_running`, `h_nr_*`, `idle_*`, `throttled` and `throttle_count` of
     its queues (/sys/kernel/debug/sched/debug; print_cfs_rq(), kernel/sched/debug.c, 5.10 to 7.3),
@@ -32,7 +32,7 @@ def left_in_groups(run: LoadRecording) -> Iterator[Observation]:
 
 @register_property("limit-account", unit="figures", most=0.0, any_load=True)
 def limit_account(run: LoadRecording) -> Iterator[Observation]:
-    """A cgroup's figures in `cpu.stat` are consistent with its quota.
+    """A cgroup's `cpu.stat` is consistent with its quota.
 
     The value is how many figures of `cpu.stat` (admin-guide/cgroup-v2.rst) contradict the quota,
     the time or each other.

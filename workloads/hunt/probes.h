@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What system calls of the scheduler return, as root and as another user: what must work, and what must be
+ * refused. Include it after load.h. After each load a child makes all of them:
+ *
+ *   load N calls COUNT wrong COUNT NAME RESULT      NAME is the first wrong one, RESULT negative for an error
+ *
+ * What they must return has been the same from 5.10 to 7.3 (sched(7), sched_setattr(2), setpriority(2),
+ * sched_rr_get_interval(2), membarrier(2)).
+ */
+#ifndef PROBES_H
+#define PROBES_H
+
+#include <linux/membarrier.h>
+
+#define KEEP_POLICY 0x08 /* SCHED_FLAG_KEEP_POLICY, and SCHED_FLAG_KEEP_PARAMS */
+#define KEEP_PARAMS 0x10
+#define RESET 1
+#define SMALLEST 48 /* SCHED_ATTR_SIZE_VER0 */
+#define NOBODY 65534
+#define MS_NS 1000000ULL
+
+/* In memory that all share. */
+struct probes {
+	int calls, wrong;
+	char name[32];
+	long result;
+};
+
+static struct probes *probes;
+
+static void expect(const char *name, long result, long expected)
+{
+	if (result == -1)
+		result = -errno;
+	probes->calls++;
+	if (result == expected)
+		return;
+	if (!probes->wrong++) {
+		snprintf(probes->name, sizeof(probes->name), "%s", name);
+		probes->result = result;
+	}
+}
+
+static long set_policy(unsigned int policy, unsigned int priority, uint64_t flags)
+{
+	struct attributes attributes = { .size = SMALLEST, .policy = policy, .priority = priority, .flags = flags };
+
+	return syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+static long set_nice(int nice)
+{
+	struct attributes attributes = { .size = SMALLEST, .nice = nice };
+
+	return syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+static long set_deadline(uint64_t runtime, uint64_t deadline, uint64_t period)
+{
+	struct attributes attributes = {
+		.size = SMALLEST, .policy = DEADLINE, .runtime = runtime, .deadline = deadline, .period = period,
+	};
+
+	return syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+/* The policy, and 1000 times the priority. */
+static long policy_now(void)
+{
+	struct attributes attributes = { 0 };
+
+	if (syscall(SYS_sched_getattr, 0, &attributes, SMALLEST, 0))
+		return -1;
+	return attributes.policy + 1000L * attributes.priority;
+}
+
+static long interval_ms(void)
+{
+	struct timespec time = { .tv_sec = -1 };
+
+	return sched_rr_get_interval(0, &time) ? -1 : time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void probe_priorities(void)
+{
+	static const int all[] = { SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE, DEADLINE };
+
+	for (int i = 0; i < 6; i++) {
+		int ranked = all[i] == SCHED_FIFO || all[i] == SCHED_RR;
+
+		expect("priority-max", sched_get_priority_max(all[i]), ranked ? 99 : 0);
+		expect("priority-min", sched_get_priority_min(all[i]), ranked);
+	}
+	expect("priority-max-of-none", sched_get_priority_max(99), -EINVAL);
+	expect("priority-min-of-none", sched_get_priority_min(99), -EINVAL);
+	expect("fifo-0", set_policy(SCHED_FIFO, 0, 0), -EINVAL);
+	expect("fifo-100", set_policy(SCHED_FIFO, 100, 0), -EINVAL);
+	expect("fair-1", set_policy(SCHED_OTHER, 1, 0), -EINVAL);
+	expect("policy-99", set_policy(99, 0, 0), -EINVAL);
+	expect("unknown-flag", set_policy(SCHED_OTHER, 0, 1ULL << 40), -EINVAL);
+	expect("unchanged", policy_now(), SCHED_OTHER);
+	expect("fifo-99", set_policy(SCHED_FIFO, 99, 0), 0);
+	expect("rank-of-fifo", policy_now(), SCHED_FIFO + 99000);
+	expect("interval-of-fifo", interval_ms(), 0);
+}
+
+static void probe_round_robin(long slice_ms)
+{
+	expect("rr-5", set_policy(SCHED_RR, 5, 0), 0);
+	if (slice_ms > 0)
+		expect("interval-of-rr", interval_ms(), slice_ms);
+	expect("keep-all", set_policy(SCHED_OTHER, 0, KEEP_POLICY | KEEP_PARAMS), 0);
+	expect("kept-all", policy_now(), SCHED_RR + 5000);
+	expect("keep-policy", set_policy(SCHED_OTHER, 7, KEEP_POLICY), 0);
+	expect("kept-policy", policy_now(), SCHED_RR + 7000);
+	expect("set-param", sched_setparam(0, &(struct sched_param){ 9 }), 0);
+	expect("has-param", policy_now(), SCHED_RR + 9000);
+	expect("reset", set_policy(SCHED_BATCH, 0, RESET), 0);
+	expect("has-reset", sched_getscheduler(0), SCHED_BATCH | SCHED_RESET_ON_FORK);
+	expect("no-reset", set_policy(SCHED_OTHER, 0, 0), 0);
+	expect("has-no-reset", sched_getscheduler(0), SCHED_OTHER);
+}
+
+/* __checkparam_dl(), kernel/sched/deadline.c */
+static void probe_deadlines(void)
+{
+	expect("deadline-0", set_deadline(MS_NS, 0, 0), -EINVAL);
+	expect("runtime-1023", set_deadline(1023, MS_NS, MS_NS), -EINVAL);
+	expect("runtime-above", set_deadline(10 * MS_NS + 1, 10 * MS_NS, 20 * MS_NS), -EINVAL);
+	expect("deadline-above", set_deadline(MS_NS, 10 * MS_NS + 1, 10 * MS_NS), -EINVAL);
+	expect("deadline-huge", set_deadline(MS_NS, 1ULL << 63, 1ULL << 63), -EINVAL);
+	expect("period-huge", set_deadline(MS_NS, 10 * MS_NS, 1ULL << 63), -EINVAL);
+	expect("period-long", set_deadline(MS_NS, 10 * MS_NS, 10000 * MS_NS), -EINVAL);
+	expect("period-short", set_deadline(2000, 50000, 50000), -EINVAL);
+	expect("unchanged", policy_now(), SCHED_OTHER);
+}
+
+static void probe_sizes(void)
+{
+	struct attributes attributes = { .size = 40 };
+
+	expect("small-size", syscall(SYS_sched_setattr, 0, &attributes, 0), -E2BIG);
+	attributes.size = 0;
+	expect("no-size", syscall(SYS_sched_setattr, 0, &attributes, 0), 0);
+	expect("set-flags", syscall(SYS_sched_setattr, 0, &attributes, 1), -EINVAL);
+	expect("get-small", syscall(SYS_sched_getattr, 0, &attributes, SMALLEST - 1, 0), -EINVAL);
+	expect("get-flags", syscall(SYS_sched_getattr, 0, &attributes, SMALLEST, 1), -EINVAL);
+	expect("get", syscall(SYS_sched_getattr, 0, &attributes, SMALLEST, 0), 0);
+	expect("size", attributes.size, SMALLEST);
+	expect("no-cpu", sched_setaffinity(0, sizeof(cpu_set_t), &(cpu_set_t){ 0 }), -EINVAL);
+	expect("yield", sched_yield(), 0);
+}
+
+static long barrier(int command, unsigned int flags)
+{
+	return syscall(SYS_membarrier, command, flags, 0);
+}
+
+static void probe_barriers(void)
+{
+	long commands = barrier(MEMBARRIER_CMD_QUERY, 0);
+
+	if (commands <= 0 || !(commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+		return;
+	expect("barrier-unregistered", barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0), -EPERM);
+	expect("register-barrier", barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0), 0);
+	expect("barrier", barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0), 0);
+	expect("global-barrier", barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0), 0);
+	expect("barrier-flags", barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED, 2), -EINVAL);
+	expect("barrier-unknown", barrier(3, 0), -EINVAL);
+	if (commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE)
+		expect("core-barrier", barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0), -EPERM);
+}
+
+static void limit(int what, rlim_t most)
+{
+	setrlimit(what, &(struct rlimit){ most, RLIM_INFINITY });
+}
+
+/* user_check_sched_setscheduler() and can_nice(), kernel/sched/syscalls.c, 6.12 */
+static void probe_nice_levels(void)
+{
+	limit(RLIMIT_NICE, 30); /* down to -10 */
+	expect("nice-below", setpriority(PRIO_PROCESS, 0, -11), -EACCES);
+	expect("set-nice-below", set_nice(-11), -EPERM);
+	expect("nice-least", setpriority(PRIO_PROCESS, 0, -10), 0);
+	expect("nice-100", setpriority(PRIO_PROCESS, 0, 100), 0);
+	expect("nice-is-19", getpriority(PRIO_PROCESS, 0), 19);
+	expect("set-nice-least", set_nice(-10), 0);
+	expect("set-nice-5", set_nice(5), 0);
+	expect("idle", set_policy(SCHED_IDLE, 0, 0), 0);
+	limit(RLIMIT_NICE, 0);
+	expect("from-idle", set_policy(SCHED_OTHER, 0, 0), -EPERM);
+	limit(RLIMIT_NICE, 20);
+	expect("from-idle-nice", set_policy(SCHED_OTHER, 0, 0), 0);
+}
+
+static void probe_real_time_limits(void)
+{
+	limit(RLIMIT_RTPRIO, 0);
+	expect("fifo-without-limit", set_policy(SCHED_FIFO, 1, 0), -EPERM);
+	limit(RLIMIT_RTPRIO, 5);
+	expect("fifo-above-limit", set_policy(SCHED_FIFO, 6, 0), -EPERM);
+	expect("fifo-at-limit", set_policy(SCHED_FIFO, 5, 0), 0);
+	limit(RLIMIT_RTPRIO, 0);
+	expect("fifo-lower", set_policy(SCHED_FIFO, 3, 0), 0);
+	expect("fifo-higher", set_policy(SCHED_FIFO, 4, 0), -EPERM);
+	expect("rr-without-limit", set_policy(SCHED_RR, 3, 0), -EPERM);
+	expect("deadline-of-user", set_deadline(MS_NS, 10 * MS_NS, 10 * MS_NS), -EPERM);
+	expect("fair-with-reset", set_policy(SCHED_OTHER, 0, RESET), 0);
+	expect("fair-without-reset", set_policy(SCHED_OTHER, 0, 0), -EPERM);
+}
+
+/* Those of root, who may not change that of the caller. */
+static void probe_strangers(pid_t root)
+{
+	cpu_set_t cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	expect("mask-of-root", sched_setaffinity(root, sizeof(cpus), &cpus), -EPERM);
+	expect("nice-of-root", setpriority(PRIO_PROCESS, root, 1), -EPERM);
+	expect("policy-of-root", sched_setscheduler(root, SCHED_BATCH, &(struct sched_param){ 0 }), -EPERM);
+}
+
+static void probe(pid_t root, long slice_ms)
+{
+	probe_sizes();
+	probe_priorities();
+	probe_round_robin(slice_ms);
+	probe_deadlines();
+	probe_barriers();
+	limit(RLIMIT_NICE, 0);
+	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(2);
+	probe_nice_levels();
+	probe_real_time_limits();
+	probe_strangers(root);
+}
+
+/* Of a caller with the usual policy, whose child makes the calls. */
+static void tell_probes(int load)
+{
+	long slice_ms = 0;
+	FILE *file = fopen("/proc/sys/kernel/sched_rr_timeslice_ms", "re");
+	pid_t root = getpid(), child;
+	int status = 0;
+
+	if (file && fscanf(file, "%ld", &slice_ms) != 1)
+		slice_ms = 0;
+	if (file)
+		fclose(file);
+	memset(probes, 0, sizeof(*probes));
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		probe(root, slice_ms);
+		_exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return;
+	expect("ended", WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status, 0);
+	printf("load %d calls %d wrong %d %s %ld\n", load, probes->calls, probes->wrong,
+	       probes->wrong ? probes->name : "nothing", probes->result);
+}
+
+#endif
