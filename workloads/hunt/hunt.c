@@ -55,6 +55,7 @@ struct told {
 static struct shared {
 	volatile int begun, resting, stop, woken; /* how many wakees have their start mask */
 	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
+	int denied; /* files of groups that it did not write, tasks that did not move, and CPUs */
 	volatile int unbound; /* tasks whose memory did not get bound to its node, as before 5.12 */
 	unsigned long long base_slice;
 	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
@@ -594,6 +595,7 @@ static void counters(int load, const char *when)
 			printf("load %d %s %s\n", load, when, line);
 	printf("load %d %s pages_touched %lu\n", load, when, touched);
 	printf("load %d %s refused %d\n", load, when, shared->refused);
+	printf("load %d %s denied %d\n", load, when, shared->denied);
 	printf("load %d %s unbound %d\n", load, when, shared->unbound);
 }
 
@@ -627,6 +629,7 @@ static int put_in(const struct group *group, const char *file, const char *text)
 	if (!put(path, text))
 		return 1;
 	printf("group %s: %s %s refused: %s\n", group->name, file, text, strerror(errno));
+	shared->denied++;
 	return 0;
 }
 
@@ -817,8 +820,10 @@ static void happen(const struct event *event, int load)
 	case OFF:
 	case ON:
 		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", event->cpu);
-		if (put(path, event->what == ON ? "1" : "0"))
+		if (put(path, event->what == ON ? "1" : "0")) {
 			printf("load %d cpu %d refused: %s\n", load, event->cpu, strerror(errno));
+			shared->denied++;
+		}
 		mark_load("hunt: load %d event", load);
 		break;
 	case SET:

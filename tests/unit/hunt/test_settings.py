@@ -126,6 +126,18 @@ def test_a_load_in_which_a_call_was_refused_is_not_judged() -> None:
     assert judged("hog cpus=0", refused)[0] == 1
 
 
+def test_each_refusal_counts_beside_a_reference_kernel() -> None:
+    run = recording("time ms=1000;hog cpus=0", [])
+    for refused, denied in ((0, 0), (2, 0), (0, 3)):
+        text = f"load 0 end refused {refused}\nload 0 end denied {denied}\n"
+        printed = parse_output(text)[0]
+        ((finding,), _) = judge_load(replace(run, printed=printed), {"refusals"})
+        assert (finding.value, finding.weak) == (refused + denied, True)
+        assert finding.violated == (refused + denied > 0)
+    without = parse_output("load 0 end refused 1\n")[0]
+    assert judge_load(replace(run, printed=without), {"refusals"}) == ((), {})
+
+
 def test_children_that_differ_are_counted_by_setting() -> None:
     run = recording("time ms=1000;forker cpus=0-3", [])
     text = "load 0 part 0 children 57 mask 2 policy 0 weight 1\n"

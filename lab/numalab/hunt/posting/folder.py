@@ -40,7 +40,7 @@ _WORD_OF: Mapping[str, str] = {
     "system-counts": "forks", "user-and-system-time": "ticks", "reaped-time": "reaped",
     "idle-time": "idle", "numa-faults": "faults", "preferred-node": "preferred",
     "faults-on-bound-memory": "private", "utilization": "utilization", "readiness": "runnable",
-    "system-calls": "calls",
+    "system-calls": "calls", "refusals": "denied",
 }  # fmt: skip
 _MOST_SHOWN = 4
 _PAUSES = "relax-at-bring-up"  # a series without which older kernels hang in icount mode

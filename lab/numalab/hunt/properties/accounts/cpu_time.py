@@ -86,7 +86,7 @@ def system_time_of_hogs(run: LoadRecording) -> float | None:
 
 @register_property("reaped-time", unit="%", most=40.0, suspect=20.0, any_load=True)
 def reaped_time(run: LoadRecording) -> Iterator[Observation]:
-    """The reported time of reaped children matches the trace.
+    """Reaped children's reported time matches the trace.
 
     The value is the difference in % of what dead children ran in the trace, to which 20 ms for each
     forker and half a ms for each switch are added (fields 16 and 17 of /proc/PID/stat, proc(5);

@@ -20,7 +20,7 @@ _ROUNDED = 0.03  # sched_prio_to_weight has whole numbers, and neighbours differ
 
 @register_property("task-settings", unit="tasks", most=0.0, any_load=True)
 def task_settings(run: LoadRecording) -> Iterator[Observation]:
-    """Tasks have the settings that were made last.
+    """Tasks have their last settings.
 
     Read when all are stopped: mask, nice level, priority and weight in /proc, and what
     sched_getattr(2) returns. The mask is that of the task within its cpuset, or the cpuset. Loads
@@ -38,6 +38,21 @@ def task_settings(run: LoadRecording) -> Iterator[Observation]:
         kind = "wakee" if wakees else run.load.parts[place].kind
         text = f"a {kind} has {wrong[0]}" if wrong else f"each {kind} has its settings"
         yield Observation(len(wrong), text)
+
+
+@register_property("refusals", unit="calls", most=0.0, any_load=True)
+def refusals(run: LoadRecording) -> Iterator[Observation]:
+    """No setting is refused.
+
+    The value is how many policies, masks and nice levels, files of cgroups, moves of tasks between
+    these and changes of CPUs were refused. Weak: loads may ask for more than is admitted, or for
+    what an old kernel does not have. So it counts where the reference kernel refuses nothing.
+    """
+    end = run.printed.counters.get("end", {})
+    if "denied" in end:
+        refused, denied = run.printed.refused, end["denied"]
+        text = f"{refused} settings of tasks and {denied} of cgroups and CPUs were refused"
+        yield Observation(refused + denied, text, weak=True)
 
 
 @register_property("inherited", unit="children", most=0.0, any_load=True)
