@@ -6,7 +6,8 @@
  *   load N calls COUNT wrong COUNT NAME RESULT      NAME is the first wrong one, RESULT negative for an error
  *
  * What they must return has been the same from 5.10 to 7.3 (sched(7), sched_setattr(2), setpriority(2),
- * sched_rr_get_interval(2), membarrier(2)).
+ * sched_rr_get_interval(2), membarrier(2)), and also how many readers of a pipe a byte wakes (pipe_read(),
+ * fs/pipe.c; __wake_up_common(), kernel/sched/wait.c).
  */
 #ifndef PROBES_H
 #define PROBES_H
@@ -19,10 +20,13 @@
 #define SMALLEST 48 /* SCHED_ATTR_SIZE_VER0 */
 #define NOBODY 65534
 #define MS_NS 1000000ULL
+#define READERS 4
+#define BYTES 16
 
 /* In memory that all share. */
 struct probes {
 	int calls, wrong;
+	volatile int read;
 	char name[32];
 	long result;
 };
@@ -173,6 +177,72 @@ static void probe_barriers(void)
 		expect("core-barrier", barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0), -EPERM);
 }
 
+/* Until a reader has the byte: whether it comes within 2 s. */
+static int await_reader(int number)
+{
+	for (int tried = 0; probes->read < number; tried++) {
+		if (tried == 2000)
+			return 0;
+		sleep_ns(1000000);
+	}
+	return 1;
+}
+
+static long slept_of(const pid_t *pids)
+{
+	char path[32], line[128];
+	long sum = 0, slept;
+
+	for (int i = 0; i < READERS; i++) {
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/%d/status", pids[i]);
+		file = fopen(path, "re");
+		while (file && fgets(line, sizeof(line), file))
+			if (sscanf(line, "voluntary_ctxt_switches: %ld", &slept) == 1)
+				sum += slept;
+		if (file)
+			fclose(file);
+	}
+	return sum;
+}
+
+/* A byte wakes one of the readers of a pipe, at most: each wakes up once a byte, and all sleep in between. */
+static void probe_readers(void)
+{
+	pid_t pids[READERS];
+	int ends[2], count = 0;
+	long slept;
+
+	if (pipe(ends))
+		return;
+	for (; count < READERS && (pids[count] = fork()) > 0; count++)
+		;
+	if (count < READERS && !pids[count]) {
+		char byte;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (read(ends[0], &byte, 1) == 1)
+			__atomic_add_fetch(&probes->read, 1, __ATOMIC_SEQ_CST);
+		_exit(0);
+	}
+	sleep_ns(20000000); /* until all wait */
+	slept = count == READERS ? slept_of(pids) : 0;
+	for (int byte = 1; count == READERS && byte <= BYTES; byte++) {
+		expect("write", write(ends[1], "x", 1), 1);
+		expect("reader-wakes", await_reader(byte), 1);
+	}
+	sleep_ns(20000000);
+	if (count == READERS && (slept = slept_of(pids) - slept) > BYTES + BYTES / 2)
+		expect("wake-ups-of-readers", slept, BYTES);
+	while (count--) {
+		kill(pids[count], SIGKILL);
+		waitpid(pids[count], NULL, 0);
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void limit(int what, rlim_t most)
 {
 	setrlimit(what, &(struct rlimit){ most, RLIM_INFINITY });
@@ -230,6 +300,7 @@ static void probe(pid_t root, long slice_ms)
 	probe_round_robin(slice_ms);
 	probe_deadlines();
 	probe_barriers();
+	probe_readers();
 	limit(RLIMIT_NICE, 0);
 	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
