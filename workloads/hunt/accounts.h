@@ -3,6 +3,8 @@
  * What the kernel counts exactly, of threads that are stopped and of CPUs. Include it after shared.h.
  *
  *   load N thread T of PID ran_ns N ticks N voluntary N involuntary N migrations N
+ *   load N thread T turns N delay_us N waits_us N       turns on CPUs and the wait for these (schedstat), and the
+ *                                           latter as the policy's own statistics have it (-1: not told)
  *   load N thread T runnable N load N       averages (kernel/sched/pelt.c), when it stopped
  *   load N process PID ticks N system N reaped N
  *                                           CPU time of all its threads, of that in the kernel, and of children
@@ -93,13 +95,14 @@ static void tell_thread(int load, pid_t pid, const char *thread)
 	long ticks, system, reaped, voluntary, involuntary, migrations, weighted, runnable;
 	struct faults faults = { .preferred = -1 };
 	int counts = 0, averages = 0;
-	unsigned long long ran = 0;
+	unsigned long long ran = 0, delay = 0, turns = 0;
+	double waits_ms = -0.001;
 	FILE *file = open_of(pid, thread, "schedstat");
 	char line[256];
 
 	if (!file)
 		return;
-	if (fscanf(file, "%llu", &ran) != 1)
+	if (fscanf(file, "%llu %llu %llu", &ran, &delay, &turns) != 3)
 		ran = 0;
 	fclose(file);
 	file = open_of(pid, thread, "sched");
@@ -111,9 +114,14 @@ static void tell_thread(int load, pid_t pid, const char *thread)
 			  sscanf(line, "se.nr_migrations : %ld", &migrations) == 1;
 		averages += sscanf(line, "se.avg.load_avg : %ld", &weighted) == 1 ||
 			    sscanf(line, "se.avg.runnable_avg : %ld", &runnable) == 1;
+		if (!strncmp(line, "wait_sum", 8) || !strncmp(line, "se.statistics.wait_sum", 22)) /* before 5.16 */
+			waits_ms = strchr(line, ':') ? atof(strchr(line, ':') + 1) : -0.001;
 		read_faults(line, &faults);
 	}
 	fclose(file);
+	if (ran)
+		printf("load %d thread %s turns %llu delay_us %llu waits_us %.0f\n", load, thread, turns, delay / 1000,
+		       waits_ms * 1000);
 	tell_faults(load, thread, &faults);
 	if (averages == 2)
 		printf("load %d thread %s runnable %ld load %ld\n", load, thread, runnable, weighted);

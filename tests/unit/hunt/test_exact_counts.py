@@ -6,7 +6,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from numalab.hunt.loads.driver_output import Printed, parse_output
+from numalab.hunt.loads.driver_output import Printed, TaskAccount, parse_output
 from numalab.hunt.loads.exact_output import (
     Averages,
     CpuTicks,
@@ -16,6 +16,7 @@ from numalab.hunt.loads.exact_output import (
     Reading,
     ThreadAccount,
     ThreadFaults,
+    Turns,
     parse_exact,
 )
 from numalab.hunt.properties.accounts.counts import system_counts, thread_counts
@@ -29,6 +30,7 @@ from numalab.hunt.properties.accounts.faults import (
     numa_faults,
     preferred_node,
 )
+from numalab.hunt.properties.accounts.tasks import account
 from numalab.hunt.property import judge_load
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.events import SCHEMA
@@ -103,6 +105,38 @@ def test_counts_of_a_thread_are_those_of_the_trace() -> None:
         "a thread of a hog has 2 voluntary and 1 involuntary switches and 1 migrations, and in the"
         " kernel's account 2 voluntary and 4 involuntary switches and 1 migrations"
     )
+
+
+@pytest.mark.parametrize(("turns", "value"), [(3, 0), (2, 0), (1, 0), (4, 1), (0, 1)])
+def test_turns_of_a_thread_are_at_most_its_switches(turns: int, value: int) -> None:
+    """Some that no switch to sleep ended do not count."""
+    run = recorded(LIFE, Exact({11: TRUE}, turns={11: Turns(turns, 0, 0)}))
+    (finding,) = thread_counts(run)
+    assert finding.value == value
+    assert not value or finding.text == (
+        f"a thread of a hog has 3 switches, and {turns} turns in the kernel's account"
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "waits_us", "value"),
+    [(HOG, 295_000, 1.0), (HOG, 900_000, 0.0), (HOG, 0, 60.0), (HOG, -1, 0.0),
+     (f"{HOG} policy=rr priority=5", 0, 0.0),
+     (f"{HOG};change at=9 part=0 policy=rr priority=5", 0, 0.0)],
+)  # fmt: skip
+def test_the_sum_of_waits_is_not_less_than_the_delay(
+    load: str, waits_us: int, value: float
+) -> None:
+    run = recorded(LIFE, Exact(turns={11: Turns(3, 300_000, waits_us)}), load)
+    accounts = {11: TaskAccount(TRUE.ran_ns, 75 * MS, 3, 2)}
+    printed = replace(run.printed, accounts=accounts)
+    (finding,) = account(replace(run, printed=printed))
+    assert finding.value == value
+    moving = recorded(LIFE[:-1], Exact(turns={11: Turns(3, 300_000, 0)}))
+    assert all(
+        "in the sum of its waits" not in finding.text
+        for finding in account(replace(moving, printed=replace(moving.printed, accounts=accounts)))
+    ), "it waits"
 
 
 def test_each_signal_may_keep_a_thread_from_sleeping() -> None:
@@ -374,6 +408,7 @@ def test_the_drivers_lines_are_read() -> None:
         "load 3 first switches 9 forks 2",
         "load 3 last switches 9 forks few",
         "load 3 thread 12 runnable 900 load 15",
+        "load 3 thread 12 turns 9 delay_us 8 waits_us -1",
     )
     expected = Exact(
         {12: ThreadAccount(11, 7, 6, 5, 4, 3)},
@@ -381,6 +416,7 @@ def test_the_drivers_lines_are_read() -> None:
         {12: ThreadFaults(-1, 11, 9, {1: NodeFaults(8, 7, 6, 5)})},
         {"first": Reading(9, 2, {2: CpuTicks(8, 7)})},
         {12: Averages(900, 15)},
+        {12: Turns(9, 8, -1)},
     )
     assert parse_exact("\n".join(lines)) == {3: expected}
     assert parse_output("\n".join(lines))[3].exact == expected

@@ -12,6 +12,9 @@ _THREAD = re.compile(
     rf" voluntary {FIGURE} involuntary {FIGURE} migrations {FIGURE}"
 )
 _AVERAGES = re.compile(rf"load (\d{{1,3}}) thread (\d{{1,9}}) runnable {FIGURE} load {FIGURE}")
+_TURNS = re.compile(
+    rf"load (\d{{1,3}}) thread (\d{{1,9}}) turns {FIGURE} delay_us {FIGURE} waits_us {FIGURE}"
+)
 _PROCESS = re.compile(
     rf"load (\d{{1,3}}) process (\d{{1,9}}) ticks {FIGURE} system {FIGURE} reaped {FIGURE}"
 )
@@ -58,6 +61,18 @@ class Averages:
 
     runnable: int
     load: int
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How often a thread got a CPU, and how long it waited for one.
+
+    That by its schedstat file, and by the statistics of its policy (-1: not told).
+    """
+
+    count: int
+    delay_us: int
+    waits_us: int
 
 
 @dataclass(frozen=True)
@@ -119,6 +134,7 @@ class Exact:
     faults: Mapping[int, ThreadFaults] = field(default_factory=dict)
     readings: Mapping[str, Reading] = field(default_factory=dict)
     averages: Mapping[int, Averages] = field(default_factory=dict)
+    turns: Mapping[int, Turns] = field(default_factory=dict)
 
 
 def parse_exact(text: str) -> defaultdict[int, Exact]:
@@ -131,6 +147,7 @@ def parse_exact(text: str) -> defaultdict[int, Exact]:
     faults: defaultdict[int, dict[int, ThreadFaults]] = defaultdict(dict)
     readings: defaultdict[int, dict[str, Reading]] = defaultdict(dict)
     averages: defaultdict[int, dict[int, Averages]] = defaultdict(dict)
+    turns: defaultdict[int, dict[int, Turns]] = defaultdict(dict)
     for line in text.splitlines():
         if match := _THREAD.fullmatch(line):
             load, pid, *numbers = map(int, match.groups())
@@ -138,6 +155,9 @@ def parse_exact(text: str) -> defaultdict[int, Exact]:
         elif match := _AVERAGES.fullmatch(line):
             load, pid, *numbers = map(int, match.groups())
             averages[load][pid] = Averages(*numbers)
+        elif match := _TURNS.fullmatch(line):
+            load, pid, *numbers = map(int, match.groups())
+            turns[load][pid] = Turns(*numbers)
         elif match := _PROCESS.fullmatch(line):
             load, pid, *numbers = map(int, match.groups())
             processes[load][pid] = ProcessTicks(*numbers)
@@ -152,8 +172,9 @@ def parse_exact(text: str) -> defaultdict[int, Exact]:
             readings[load][when] = Reading(int(match[3]), int(match[4]), cpus[load, when])
         elif match := _CPU.fullmatch(line):
             cpus[int(match[1]), match[2]][int(match[3])] = CpuTicks(int(match[4]), int(match[5]))
-    for load in {*threads, *processes, *faults, *readings, *averages}:
+    for load in {*threads, *processes, *faults, *readings, *averages, *turns}:
         loads[load] = Exact(
-            threads[load], processes[load], faults[load], readings[load], averages[load]
-        )
+            threads[load], processes[load], faults[load], readings[load], averages[load],
+            turns[load],
+        )  # fmt: skip
     return loads

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from numalab.hunt.loads.exact_output import ThreadAccount
+from numalab.hunt.loads.exact_output import ThreadAccount, Turns
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
 from numalab.recording.events import fell_asleep
@@ -39,13 +39,14 @@ def thread_counts(run: LoadRecording) -> Iterator[Observation]:
     shows, and that had stopped (/proc/PID/task/TID/sched: `nr_voluntary_switches`,
     `nr_involuntary_switches`, `se.nr_migrations`; __schedule() and set_task_cpu(),
     kernel/sched/core.c, 6.12). Each signal may keep a thread from sleeping, which some kernels
-    trace as an involuntary switch.
+    trace as an involuntary switch. Turns in schedstat (proc(5)) are no more than traced switches,
+    and at least half of them: one after a preemption on the way to sleep does not count.
     """
     traced = _traced_counts(run)
     signals = 1 + sum(change.stop or change.go for _, change in run.load.timeline)
     for place, part in enumerate(run.load.parts):
         differences = [
-            _difference(kernels, traced[pid], signals)
+            _difference(kernels, traced[pid], signals, run.printed.exact.turns.get(pid))
             for pid, kernels in run.printed.exact.threads.items()
             if pid in traced and pid in run.load_tasks and run.load_tasks[pid].part == place
         ]
@@ -54,7 +55,9 @@ def thread_counts(run: LoadRecording) -> Iterator[Observation]:
             yield Observation(value, f"a thread of a {part.kind} has {text}")
 
 
-def _difference(kernels: ThreadAccount, traced: _Counted, signals: int) -> tuple[int, str]:
+def _difference(
+    kernels: ThreadAccount, traced: _Counted, signals: int, turns: Turns | None
+) -> tuple[int, str]:
     """Return the largest difference as a number and in words."""
     of_kernel = kernels.voluntary, kernels.involuntary, kernels.migrations
     of_trace = traced.voluntary, traced.involuntary, traced.migrations
@@ -64,6 +67,10 @@ def _difference(kernels: ThreadAccount, traced: _Counted, signals: int) -> tuple
         slept if slept > signals else 0,
         abs(kernels.migrations - traced.migrations),
     )
+    switches = sum(of_trace[:2])
+    count = switches if turns is None else turns.count
+    if (wrong := max(count - switches, switches // 2 - count)) > away:
+        return wrong, f"{switches} switches, and {count} turns in the kernel's account"
     words = "{} voluntary and {} involuntary switches and {} migrations".format
     return away, f"{words(*of_trace)}, and in the kernel's account {words(*of_kernel)}"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from numalab.hunt.loads.driver_output import TaskAccount
+from numalab.hunt.loads.exact_output import Turns
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.events import fell_asleep
@@ -32,7 +33,9 @@ def account(run: LoadRecording) -> Iterator[Observation]:
     ms and half a ms for each switch. A wait that lasts when the account is read may be in it or
     not: the kernel adds it when the task runs or leaves the queue. Reported are `sum_exec_runtime`
     and `run_delay` (/proc/PID/schedstat), `nr_switches` and `nr_migrations` (/proc/PID/sched;
-    kernel/sched/debug.c, 6.12), since the fork.
+    kernel/sched/debug.c, 6.12), since the fork. Or by how much `wait_sum` of a stopped thread of
+    a fair part (same file; __update_stats_wait_end()) is below its `run_delay`: it may be more, as
+    tasks may stay in queues while they sleep.
     """
     if not run.printed.accounts:  # the kernel has no CONFIG_SCHED_DEBUG
         return
@@ -43,9 +46,22 @@ def account(run: LoadRecording) -> Iterator[Observation]:
             for pid, kernels in run.printed.accounts.items()
             if pid in traced and run.load_tasks[pid].part == place
         ]
+        fair = not part.is_real_time and not any(change.policy for change in run.load.changes)
+        differences += [
+            _less_waits(turns)
+            for pid, turns in run.printed.exact.turns.items()
+            if fair and turns.waits_us >= 0 and pid in run.stopped_threads
+            if pid in run.load_tasks and run.load_tasks[pid].part == place
+        ]
         if differences:
             value, text = max(differences)
             yield Observation(value, f"a {part.kind} has {text}")
+
+
+def _less_waits(turns: Turns) -> tuple[float, str]:
+    """Return by how much the waits in the statistics are too short, in %, and in words."""
+    value = 100.0 * max(0, turns.delay_us - turns.waits_us) / (turns.delay_us + 1000 * LEAST_MS)
+    return value, f"{turns.delay_us} us of delay, and {turns.waits_us} us in the sum of its waits"
 
 
 def _difference(kernels: TaskAccount, of_trace: TracedAccount) -> tuple[float, str]:
