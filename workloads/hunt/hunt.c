@@ -57,7 +57,7 @@ static struct shared {
 	volatile int refused; /* policies, masks and nice levels that the kernel did not set */
 	int denied; /* files of groups that it did not write, tasks that did not move, and CPUs */
 	volatile int unbound; /* tasks whose memory did not get bound to its node, as before 5.12 */
-	unsigned long long base_slice;
+	unsigned long long usual_slice;
 	volatile int changes, alone; /* changes: odd while one happens; and those of one task alone */
 	struct compared compared[MOST_PARTS];
 	struct probes probes;
@@ -279,7 +279,7 @@ static int compare_child(int place, const struct birth *birth, int whole)
 	struct settings parent;
 	int differing[INHERITED];
 
-	if (!compare_settings(&birth->parent, whole, has_hotplug(), shared->base_slice, differing) ||
+	if (!compare_settings(&birth->parent, whole, has_hotplug(), shared->usual_slice, differing) ||
 	    !read_settings(getppid(), &parent) || memcmp(&parent, &birth->parent, sizeof(parent)))
 		return 0;
 	if (birth->changes % 2 || shared->changes != birth->changes)
@@ -1366,7 +1366,7 @@ static void run_load(char *text, int load)
 	scan_mib = 0;
 	*cpuset_from = '\0';
 	memset(shared, 0, sizeof(*shared));
-	shared->base_slice = read_base_slice();
+	shared->usual_slice = read_usual_slice();
 	make_lock();
 	for (char *part = strtok_r(text, ";", &save); part; part = strtok_r(NULL, ";", &save))
 		parse_part(part);

@@ -103,7 +103,7 @@ static void tell_settings(pid_t pid, const char *whose)
 }
 
 /* The kernel's slice of fair tasks, in ns (since 6.6); 0 if it does not tell. */
-static unsigned long long read_base_slice(void)
+static unsigned long long read_usual_slice(void)
 {
 	FILE *file = fopen("/sys/kernel/debug/sched/base_slice_ns", "re");
 	unsigned long long ns = 0;
@@ -161,19 +161,19 @@ static int differs_in_rank(const struct settings *child)
 
 /* A child whose parent resets has the kernel's slice, since kernels tell it (6.12). */
 static int differs_in_slice(const struct settings *parent, const struct settings *child,
-			    unsigned long long base_slice)
+			    unsigned long long usual_slice)
 {
 	if (!(parent->attributes.flags & RESETS))
 		return child->attributes.runtime != parent->attributes.runtime;
-	return base_slice && child->attributes.runtime && child->attributes.runtime != base_slice;
+	return usual_slice && child->attributes.runtime && child->attributes.runtime != usual_slice;
 }
 
 /*
  * What differs between a child, the caller, and what its parent's settings say: 0 if nothing is told. Without
- * BASE_SLICE, that of children whose parents reset may be any; WHOLE compares also what /proc has.
+ * USUAL_SLICE, that of children whose parents reset may be any; WHOLE compares also what /proc has.
  */
 static int compare_settings(const struct settings *parent, int whole, int hotplug,
-			    unsigned long long base_slice, int *differing)
+			    unsigned long long usual_slice, int *differing)
 {
 	struct settings child, expected = after_fork(parent);
 
@@ -184,7 +184,7 @@ static int compare_settings(const struct settings *parent, int whole, int hotplu
 	differing[POLICY] = child.attributes.policy != expected.attributes.policy;
 	differing[NICE] = child.nice != expected.nice;
 	differing[PRIORITY] = child.attributes.priority != expected.attributes.priority;
-	differing[SLICE] = !hotplug && differs_in_slice(parent, &child, base_slice);
+	differing[SLICE] = !hotplug && differs_in_slice(parent, &child, usual_slice);
 	differing[FLAGS] = child.attributes.flags != expected.attributes.flags;
 	differing[WEIGHT] = whole && differs_in_weight(parent, &child);
 	differing[RANK] = whole && differs_in_rank(&child);
