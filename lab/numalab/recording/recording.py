@@ -228,7 +228,7 @@ class Recording:
 
     @cached_property
     def offline(self) -> pl.DataFrame:
-        """When CPUs were off line, in the columns of `OFFLINE`."""
+        """When CPUs were off line: cpu, start_ns, end_ns."""
         return offline(self._typed)
 
     @cached_property
