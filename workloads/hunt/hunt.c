@@ -628,8 +628,8 @@ static int put_in(const struct group *group, const char *file, const char *text)
 	snprintf(path, sizeof(path), "%s/%s", group->path, file);
 	if (!put(path, text))
 		return 1;
+	shared->denied += errno != ENOENT; /* an old kernel does not have the file */
 	printf("group %s: %s %s refused: %s\n", group->name, file, text, strerror(errno));
-	shared->denied++;
 	return 0;
 }
 
@@ -1300,7 +1300,7 @@ static long long sum_admitted(void)
 /* Tasks in uninterruptible sleep: the sum only counts, as each wakes up on any CPU. */
 static long long sum_blocked(void)
 {
-	return sum_of(" .nr_uninterruptible : %lld");
+	return (int)sum_of(" .nr_uninterruptible : %lld"); /* 5.14 to 5.18 print it without a sign */
 }
 
 /* Tasks that wait for a device (proc(5)). */

@@ -80,7 +80,8 @@ def analyse(run: Recording) -> Analysis:
     if reused := len(run.sums.reused):
         notes = (*notes, f"process ids used again: {reused}; tasks with the same one count as one")
     findings = collect_findings(run)
-    return Analysis(measures, findings, run.window, run.sums.timeline, notes, run.lacking)
+    timeline = run.sums.timeline if run.has("sched_switch") else None
+    return Analysis(measures, findings, run.window, timeline, notes, run.lacking)
 
 
 def describe_absent(tasks: Sequence[str], names: Sequence[str]) -> str:

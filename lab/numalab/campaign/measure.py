@@ -39,8 +39,8 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
     recording = _decode(task, files)
     if task.capture.lost_is_error and not recording.whole:
         raise CaptureIncomplete(
-            f"{recording.lost} events were lost at {recording.gaps} places;"
-            " a larger buffer_mib in [capture] may help"
+            f"{recording.lost} events are known to be lost, at {recording.gaps} places; "
+            + "; ".join([*recording.problems, "a larger buffer_mib in [capture] may help"])
         )
     notes: tuple[str, ...] = ()
     if run.mode == "timed":

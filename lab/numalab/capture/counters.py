@@ -50,7 +50,10 @@ class BufferStats:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What no page of the buffer shows, for people: an overwritten event leaves a mark."""
+        """Events that are in no page, in words: dropped, or never read out.
+
+        Overwritten events are not: a page counts them as missed.
+        """
         dropped, left = self.commit_overrun + self.dropped, self.entries
         return (
             *[f"{dropped} events dropped for lack of room"] * bool(dropped),

@@ -85,7 +85,8 @@ def decode_trace(
     """
     trace = open_trace(_mapped(trace_dat), trace_dat)
     if trace.clock in _TICKS and trace.conversion is None:
-        raise UserError(f"its clock, {trace.clock}, does not count nanoseconds", file=trace_dat)
+        reason = f"its clock, {trace.clock}, does not count nanoseconds: record with -C mono"
+        raise UserError(reason, file=trace_dat)
     with closing(PageSource(trace, on_progress)) as source:
         decoder = _Decoder(trace, source, topology)
         columns = len(decoder.schema)

@@ -340,8 +340,9 @@ def rescue_trace(
     # Not tcg, in which a kernel may measure its clock wrongly (see cmdline.py).
     mode: Mode = "kvm" if machine.mode == "kvm" else "icount"
     rescuer = replace(
-        machine, mode=mode, plugins=(), memory_model=None, name=f"{machine.name[:70]}-rescue"
-    )
+        machine, mode=mode, plugins=(), memory_model=None, measures_time=False,
+        name=f"{machine.name[:70]}-rescue",
+    )  # fmt: skip
     try:
         prepared = prepare(
             rescuer,

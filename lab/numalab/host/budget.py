@@ -87,7 +87,7 @@ class _Granted:
     @property
     def lives(self) -> bool:
         """Whether its process runs and has not released it."""
-        if self.boot != boot_id() or not is_alive(self.owner):
+        if self.boot not in ("", boot_id()) or not is_alive(self.owner):
             return False
         return self.owner.pid != os.getpid() or self.number not in _released
 
@@ -276,9 +276,9 @@ def _add(pages: Pages, entries: Sequence[_Granted], root: Path) -> bool:
         for other in entry.claim.pages
         if (other.node, other.size_kib) == (pages.node, pages.size_kib)
     )
-    free = max(0, min(free, after - claimed))
+    free = max(0, min(free, before - claimed))
     if free < pages.count:
-        busy = HostBusy if claimed and pages.count <= after else HostError
+        busy = HostBusy if claimed and pages.count <= before else HostError
         raise busy(
             f"{pages.count} hugepages of {_size(pages)} are needed on host node {pages.node};"
             f" {free} are free, and only {after - before} more could be had",
@@ -328,7 +328,7 @@ def _living(root: Path) -> list[_Granted]:
     if dead:
         _write(living)  # first, as pages are given back once
     for entry in dead:
-        if entry.boot == boot_id():
+        if entry.boot in ("", boot_id()):
             _give_back(entry.added, root)
     return living
 

@@ -141,10 +141,10 @@ def _alone(
             hint="wait until they have ended, or use another mode than kvm",
         )
     reason, moves = "", (placement.vcpus, placement.emulator) != (whole.vcpus, whole.emulator)
-    if whole.timing and not placement.timing:
+    if machine.measures_time and whole.timing and not placement.timing:
         reason = "its times would not be valid"
     elif machine.measures_time and moves:
-        reason = "it would not have the CPUs of its other runs"
+        reason = "it would get other CPUs than alone; runs that are compared need the same"
     if reason:
         raise HostBusy(
             f"host CPUs {format_cpulist(taken)} run other guests, and beside them {reason}",

@@ -218,8 +218,8 @@ def _distances_wrong(places: Sequence[int], fit: Correspondence) -> bool:
 def _on_one(
     topology: Topology, host: Host, usable: set[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Plan for one thread: the best CPU, and its node for all memory."""
-    cpu = preferred(host, usable)[0]
+    """Plan for one thread: the last CPU, and its node for all memory; kvm guests get the first."""
+    cpu = preferred(host, usable)[-1]
     return (cpu,) * topology.cpu_count, (host.node_of_cpu[cpu],) * len(topology.nodes)
 
 

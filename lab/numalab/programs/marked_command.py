@@ -53,4 +53,6 @@ def marked_command(events: pl.DataFrame) -> MarkedCommand | None:
     names = set(ran["prev_comm"].drop_nulls().to_list()) - {MARKED_TASK}
     left = pl.col("event_pid").is_in(list(members)) & (pl.col("time_ns") <= until_ns)
     end_ns = exits.filter(left)["time_ns"].to_list()
+    if not end_ns:
+        return None
     return MarkedCommand(tuple(sorted(names)), (max(end_ns) - start_ns) / 1e9)

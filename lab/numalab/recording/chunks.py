@@ -17,7 +17,7 @@ from numalab.progress import Progress, no_progress
 from numalab.recording.events import rows_like
 from numalab.recording.spans import spans
 from numalab.recording.stays import FIRST_MENTION, first_mentions, stays, wakeups
-from numalab.recording.window import OFFLINE, Window, clip, gaps, parked
+from numalab.recording.window import OFFLINE, Window, clip, gaps, with_parked_stoppers
 
 ROWS = 500_000
 _HELD = ("pid", "comm", "cpu", "runnable")
@@ -98,14 +98,14 @@ def event_chunks(
     away = pl.DataFrame(schema=OFFLINE) if away is None else away
     count = whole.select(pl.len()).collect().item()
     if count <= rows:
-        table = parked(whole.collect(), away)
+        table = with_parked_stoppers(whole.collect(), away)
         yield _chunk(table, window, cpus, stays(table, window))
         return
     ahead, woken = {count: _Ahead()}, wakeups(whole)
     for start in reversed(range(0, count, rows)):
         on_progress("find the tasks", 1 - start / count)
         end = min(start + rows, count)
-        part = parked(whole.slice(start, rows).collect(), away, start)
+        part = with_parked_stoppers(whole.slice(start, rows).collect(), away, start)
         ahead[start] = ahead[end].before(part)
     running = ahead[0].running
     held = (
@@ -117,7 +117,7 @@ def event_chunks(
         on_progress(f"measure, {start:,} of {count:,} events", start / count)
         part = whole.slice(start, rows + 1).collect()
         until = window.end_ns if start + rows >= count else int(part["time_ns"][-1])
-        part = parked(part.head(rows), away, start)
+        part = with_parked_stoppers(part.head(rows), away, start)
         since = int(part["time_ns"][0])
         if since > window.end_ns:
             return

@@ -83,6 +83,9 @@ def migrations(
     state = stayed.select("pid", "runnable", time_ns="start_ns").unique(
         ["pid", "time_ns"], keep="last"
     )
+    stopper = pl.coalesce("comm", "runs").str.starts_with("migration/")
+    if not (events["event"] == "lost_events").any():
+        stopper = stopper.fill_null(value=False)  # a switch would name it
     table = (
         moved.join(_names(events), on="pid", how="left", maintain_order="left")
         .select(
@@ -93,7 +96,7 @@ def migrations(
             to_cpu=pl.col("dest_cpu").cast(pl.Int32),
             from_node=node_of_cpu("orig_cpu", node_of),
             to_node=node_of_cpu("dest_cpu", node_of),
-            stopper=pl.coalesce("comm", "runs").str.starts_with("migration/"),
+            stopper=stopper,
         )
         .join(state, on=["pid", "time_ns"], how="left", maintain_order="left")
     )

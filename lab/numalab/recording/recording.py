@@ -21,7 +21,7 @@ from numalab.recording.residence import Level, Ranges, Resident, residents
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
-from numalab.recording.window import Slices, Window, cut, find_window, offline, parked
+from numalab.recording.window import Slices, Window, cut, find_window, offline, with_parked_stoppers
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
@@ -228,7 +228,11 @@ class Recording:
 
     @cached_property
     def offline(self) -> pl.DataFrame:
-        """When CPUs were off line: cpu, start_ns, end_ns."""
+        """When CPUs were off line: cpu, start_ns, end_ns.
+
+        Also node, and pid, comm and last `row` of the stopper. Not cut to the window: a CPU that
+        stays away ends at the largest number.
+        """
         return offline(self._typed)
 
     @cached_property
@@ -334,7 +338,7 @@ class Recording:
     @property
     def _all_events(self) -> pl.DataFrame:
         """The events, and the switches of stoppers that went off line with their CPU."""
-        return parked(self._typed.collect(), self.offline)
+        return with_parked_stoppers(self._typed.collect(), self.offline)
 
     @cached_property
     def _recorded_names(self) -> frozenset[str] | None:

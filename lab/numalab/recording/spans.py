@@ -6,7 +6,7 @@ From one sched_switch to the next, a CPU runs the task that the first names as n
   began or events were last lost.
 - A CPU without sched_switch ran the task of its other events, or was idle without any event. Such
   spans are not `known`.
-- A CPU that is off line is idle (`parked`).
+- A CPU that is off line is idle (`with_parked_stoppers`).
 - From the last event before lost events to the first one after, pid is null.
 """
 
@@ -17,7 +17,7 @@ import polars as pl
 
 from numalab.recording.events import IDLE_PID, of_interest
 from numalab.recording.marks import Mark, timeline_marks
-from numalab.recording.window import Window, clip, find_window, offline, parked
+from numalab.recording.window import Window, clip, find_window, offline, with_parked_stoppers
 
 SCHEMA = {
     "cpu": pl.Int16,
@@ -186,7 +186,7 @@ class RunTimeline:
 def timeline_of(events: pl.DataFrame, tasks: Sequence[str]) -> RunTimeline | None:
     """Return who ran where in the window of a table of events; None without sched_switch."""
     window = find_window(events)
-    ran = spans(parked(events, offline(events)), window)
+    ran = spans(with_parked_stoppers(events, offline(events)), window)
     return run_timeline(events, ran, window, tasks)
 
 

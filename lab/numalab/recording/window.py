@@ -133,7 +133,7 @@ def offline(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     return away.select(pl.col(name).cast(kind) for name, kind in OFFLINE.items())
 
 
-def parked(events: pl.DataFrame, away: pl.DataFrame, first: int = 0) -> pl.DataFrame:
+def with_parked_stoppers(events: pl.DataFrame, away: pl.DataFrame, first: int = 0) -> pl.DataFrame:
     """Return events with the switch from its stopper to idle of each CPU that went off line.
 
     `away` is from `offline`; `events` begin with row `first` of the table that it describes.

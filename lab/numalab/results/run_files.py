@@ -197,9 +197,10 @@ class RunFiles:
 
 
 def _filtered(capture: CaptureSpec) -> tuple[str, ...]:
-    """Return the events of `NEEDED`, all of the system sched, that have a filter."""
+    """Return the events that have a filter, without their system, and all of `NEEDED`."""
     names = [event.name for event in capture.events if event.filter]
-    return tuple(name for name in NEEDED if not {"sched", f"sched:{name}"}.isdisjoint(names))
+    of_sched = NEEDED if "sched" in names else ()
+    return tuple(dict.fromkeys([*of_sched, *(name.rpartition(":")[2] for name in names)]))
 
 
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:

@@ -96,6 +96,16 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
         raise PatchError(f"holds {len(messages)} messages (at most {MAX_MAILS})")
     mails = [_read(at, message) for at, message in enumerate(messages)]
     chosen = [_newest(series) for series in _by_series(mails)]
+    # A thread of the newest version may hold older ones with other subjects.
+    newest = max((series[0].rank.version for series in chosen), default=1)
+    threads = {
+        mail.thread for series in chosen if series[0].rank.version == newest for mail in series
+    } - {""}
+    chosen = [
+        series
+        for series in chosen
+        if series[0].rank.version == newest or series[0].thread not in threads
+    ]
     _check_versions([series[0] for series in chosen])
     patches = []
     for series in chosen:

@@ -129,7 +129,10 @@ def _load_folder(path: Path) -> Series:
     patches = _parse_patches((text for file in listed for text in _texts_in(file, path)), path)
     if not patches:
         raise UserError("holds no file called series, *.patch, *.diff or *.mbox", file=path)
-    return Series(path.resolve().name, patches)
+    # A mailbox or a packed file may hold the patches that lie beside it, as `b4 am` leaves them.
+    plain = {patch.files for patch in patches if patch.path.suffix in _PATCHES}
+    rest = (p for p in patches if p.path.suffix in _PATCHES or p.files not in plain)
+    return Series(path.resolve().name, tuple(rest))
 
 
 def _load_file(path: Path) -> Series:

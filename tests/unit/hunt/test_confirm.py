@@ -115,6 +115,13 @@ def test_a_few_samples_may_have_no_value(
     assert samples.show() is shows
 
 
+def test_a_weak_invariant_is_violated_in_most_samples() -> None:
+    sound = [finding(0.0, 0)] * 9
+    for violations, shows in ((1, False), (6, True)):
+        mine = [finding(1.0, 0, weak=True)] * violations
+        assert samples_of([*mine, *sound[violations:]], sound).show() is shows
+
+
 def test_a_settled_difference_says_what_the_reference_kernel_shows() -> None:
     def shown(value: float) -> Finding:
         text = f"switches: {value:g} a second"

@@ -169,8 +169,8 @@ def test_a_possible_account_of_a_quota_is_right() -> None:
         (LIMITED, replace(RIGHT, periods=3, throttled=3), "3 periods where 10 passed"),
         (
             LIMITED.replace("quota=50", "quota=50 burst=10"),
-            replace(RIGHT, bursts=5),
-            "0 us of 5 bursts",
+            replace(RIGHT, bursts=8),
+            "0 us of 8 bursts",
         ),
         (
             LIMITED.replace(" quota=50", ""),

@@ -286,6 +286,8 @@ def test_a_load_ends_with_the_settings_of_its_last_changes() -> None:
     masks = [load.masks(0, ms) for ms in (100, 300, 500)]
     assert masks == [{0}, {2}, {1}], "the mask from half of the time on comes after the change"
     assert load.at_end == parsed("time ms=900;hog n=1 cpus=1")
+    load = parsed("time ms=900;hog n=1 cpus=0 later=1;change at=450 part=0 cpus=2")
+    assert load.masks(0, 900) == {1}, "at the same time the driver makes the change first"
 
 
 def test_some_loads_are_of_two_families() -> None:

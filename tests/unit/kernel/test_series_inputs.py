@@ -106,6 +106,11 @@ COVER = "A cover letter.\n"
              ("[PATCH v2 1/1] b", B, 3, 1)],
             ["[PATCH v2 1/1] b"],
         ),
+        ([("[PATCH] a", A, 1), ("[PATCH v2] b", B, 2, 1)], ["[PATCH v2] b"]),
+        (
+            [("[RFC PATCH] a", A, 1), ("[PATCH v2 1/2] b", B, 2, 1), ("[PATCH v2 2/2] c", C, 3, 1)],
+            ["[PATCH v2 1/2] b", "[PATCH v2 2/2] c"],
+        ),
     ],
 )  # fmt: skip
 def test_versions_are_those_of_one_series(
@@ -290,6 +295,9 @@ def test_packed_patches_and_mailboxes_of_a_folder_are_read(project: Path, tmp_pa
     (folder / "series").write_text("0001-a.patch\n0002-b.patch.gz\n")
     assert applied(folder) == "c\n"
     (folder / "series").unlink()
+    (folder / "0001-a.patch.gz").write_bytes(gzip.compress(A.encode()))
+    (folder / "v2_x.mbx").write_text(mail(1, "[PATCH 1/1] a", A))
+    assert applied(folder) == "d\n", "each patch once"
     (folder / "0004.diff.bz2").write_bytes(bz2.compress(A.encode()))
     with pytest.raises(UserError, match=r"0004\.diff\.bz2: is compressed by bzip2"):
         load_series(folder)

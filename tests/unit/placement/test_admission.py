@@ -126,9 +126,9 @@ def test_emulated_guests_keep_off_what_a_kvm_guest_has(monkeypatch: pytest.Monke
     admit_machine(replace(machine("kvm"), host_cpus=(0, 1, 2)))
     assert cpus_in_use().alone == {0, 1}
     four = replace(machine("tcg"), topology=load_topology("ring-2"))
-    assert admit_machine(four)[0].vcpus == (2, 2, 2, 2)
-    assert admit_machine(four)[0].vcpus == (3, 3, 3, 3)
-    assert admit_machine(four)[0].vcpus == (4, 4, 4, 4)
+    assert admit_machine(four)[0].vcpus == (7, 7, 7, 7)
+    assert admit_machine(four)[0].vcpus == (6, 6, 6, 6)
+    assert admit_machine(four)[0].vcpus == (5, 5, 5, 5)
     assert free_places("kvm", 1) == 1 and free_places("kvm", 4) == 1
     with pytest.raises(HostError, match="4 vCPUs need more host CPUs than are free: "):
         admit_machine(replace(four, mode="kvm"))
@@ -149,14 +149,18 @@ def wide(*sizes: int) -> Machine:
     )
 
 
+def measuring(*sizes: int) -> Machine:
+    return replace(wide(*sizes), measures_time=True)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        (wide(4), wide(3), "its times would not be valid"),  # no CPU for QEMU's other threads
-        (wide(7), wide(2, 2), "its times would not be valid"),  # both nodes on one host node
+        (wide(4), measuring(3), "its times would not be valid"),  # no CPU for QEMU's other threads
+        (wide(7), measuring(2, 2), "its times would not be valid"),  # both nodes on one host node
         (wide(2), wide(3), ""),
-        (wide(2), replace(wide(3), measures_time=True), "it would not have the CPUs of its other"),
-        (replace(wide(2), measures_time=True), wide(3), ""),
+        (wide(2), measuring(3), "it would get other CPUs than alone"),
+        (measuring(2), wide(3), ""),
     ],
 )
 def test_a_second_kvm_guest_gets_other_cpus_where_that_costs_it_nothing(

@@ -55,7 +55,7 @@ def test_each_move_has_its_mover(trace: Trace) -> None:
 
 def test_a_stopper_without_a_name_has_that_of_its_switch(trace: Trace) -> None:
     nameless = {"comm": None}
-    events = trace.table(
+    rows = (
         trace.wakeup(5, "b:2", 0),
         trace.switch(10, 0, "a:1", "migration/0:21", trace.preempted),
         trace.migrated_by(20, "migration/0:21", "b:2", 0, 1) | nameless,
@@ -63,7 +63,10 @@ def test_a_stopper_without_a_name_has_that_of_its_switch(trace: Trace) -> None:
         trace.migrated_by(40, "a:1", "b:2", 1, 0) | nameless,
         trace.migrated_by(50, "c:3", "b:2", 0, 1) | nameless,  # nothing names it
     )
-    assert moved(events)["mover"].to_list() == ["stopper", "load balancer", "not known"]
+    movers = moved(trace.table(*rows))["mover"].to_list()
+    assert movers == ["stopper", "load balancer", "load balancer"], "a switch names each stopper"
+    movers = moved(trace.table(trace.lost(1, 0), *rows))["mover"].to_list()
+    assert movers == ["stopper", "load balancer", "not known"]
 
 
 def test_a_swap_moves_both_tasks(trace: Trace) -> None:

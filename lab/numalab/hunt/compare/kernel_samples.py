@@ -29,10 +29,11 @@ class KernelSamples:
     """Samples of one property of one load: of the kernel, and of the reference kernel if any.
 
     A property with the limit 0 is an invariant. One sample of a load shows a violation; for a
-    property of the whole boot it takes two boots. The reference kernel must never violate it.
-    With a `ratio`, this ratio of the means is enough, but all pairs of samples must be apart.
-    Up to a third of the samples of a side may lack a value: a guest may be lost, or a task run too
-    rarely for a percentile. An invariant needs those of the reference kernel only.
+    property of the whole boot it takes two boots, and two thirds of the samples if it is weak. The
+    reference kernel must never violate it. With a `ratio`, this ratio of the means is enough, but
+    all pairs of samples must be apart. Up to a third of the samples of a side may lack a value: a
+    guest may be lost, or a task run too rarely for a percentile. An invariant needs those of the
+    reference kernel only.
     """
 
     with_reference: bool
@@ -121,7 +122,8 @@ class KernelSamples:
         first = self.mine[0]
         violations = sum(finding.violated for finding in self.mine)
         if self.is_invariant:
-            enough = violations >= (1 if first.load is not None else 2) or not last
+            least = 2 / 3 * len(self.mine) if first.weak else 1 if first.load is not None else 2
+            enough = violations >= least or not last
             return enough and not any(finding.violated for finding in self.theirs)
         if not self.with_reference:
             share = 2 / 3 if last else 1 / 2

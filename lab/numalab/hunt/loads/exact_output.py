@@ -67,7 +67,8 @@ class Averages:
 class Turns:
     """How often a thread got a CPU, and how long it waited for one.
 
-    That by its schedstat file, and by the statistics of its policy (-1: not told).
+    `count` and `delay_us` are of /proc/PID/schedstat, `waits_us` is `wait_sum` of /proc/PID/sched
+    (-1: without it).
     """
 
     count: int

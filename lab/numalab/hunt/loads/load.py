@@ -320,7 +320,7 @@ class Load:
         own = later or self.parts[place].cpus
         for ms, change in self.timeline:
             if change.part == place and change.cpus and at_ms >= ms:
-                own = later if later and ms < self.ms / 2 else change.cpus
+                own = later if later and ms <= self.ms / 2 else change.cpus
         return own
 
     def cpuset_of(self, place: int, at_ms: float) -> frozenset[int]:

@@ -238,7 +238,8 @@ def recording_report(
 
 def _verdict(recording: MeasuredRecording) -> str:
     decoded, seconds = recording.decoded, recording.analysis.window.length_ns / 1e9
-    lost = f", {decoded.lost or 'some'} known to be lost" if decoded.gaps else ""
+    lost = ", with problems (see the notes)" if decoded.problems else ""
+    lost = f", {decoded.lost or 'some'} known to be lost" if decoded.gaps else lost
     decisions = recording.analysis.findings.decisions_in_all
     decided = "" if decisions is None else f"; NUMA balancing decided {decisions} times"
     return f"{decoded.events:,} events{lost}{decided} in {seconds:.3f} s."

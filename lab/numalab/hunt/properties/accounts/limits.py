@@ -12,7 +12,7 @@ from numalab.recording.window import Window
 _PERIODS = 4  # in which hogs that want twice the quota are throttled
 _SLICE_MS = 6  # of a quota, which a CPU may keep (sched_cfs_bandwidth_slice_us, and a rest of 1)
 _ROUNDING_US = 3  # of three figures
-_FEWEST_BURSTS = 3  # each at least 1 ns, and their sum is rounded down to us
+_FEWEST_BURSTS = 8  # each may be a few ns, and their sum is rounded down to us
 _OWED_MS = 20  # at most, of a CPU: it takes more than is left of a quota until its next tick
 _FEWEST_PERIODS = 1 / 3  # of those that passed: the kernel doubles a period that is too short
 

@@ -1,6 +1,7 @@
 """What system calls of the scheduler return, beside what they must."""
 
 from collections.abc import Iterator
+from errno import errorcode
 
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import LoadRecording
@@ -17,5 +18,6 @@ def system_calls(run: LoadRecording) -> Iterator[Observation]:
     if (probes := run.printed.probes) is not None:
         text = f"{probes.wrong} of {probes.calls} system calls return other than they must"
         if probes.wrong:
-            text += f", first {probes.name} ({probes.result})"
+            result = errorcode.get(-probes.result, str(probes.result))
+            text += f", first {probes.name} in workloads/hunt/probes.h: {result}"
         yield Observation(probes.wrong, text)

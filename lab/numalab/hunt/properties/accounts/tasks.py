@@ -46,7 +46,9 @@ def account(run: LoadRecording) -> Iterator[Observation]:
             for pid, kernels in run.printed.accounts.items()
             if pid in traced and run.load_tasks[pid].part == place
         ]
-        fair = not part.is_real_time and not any(change.policy for change in run.load.changes)
+        # Since 6.18 a task that a quota stops is in no queue, and only its delay goes on.
+        fair = not (part.is_real_time or run.load.has_quota(part))
+        fair = fair and not any(change.policy for change in run.load.changes)
         differences += [
             _less_waits(turns)
             for pid, turns in run.printed.exact.turns.items()
