@@ -93,6 +93,13 @@ def test_a_cpu_is_off_line_from_its_stopper_to_another_task(
     assert ends == ([(1, 30, 50 if event else (1 << 63) - 1)] if away else [])
 
 
+def test_a_table_may_come_in_pieces_without_a_stopper(trace: Trace) -> None:
+    first = [trace.switch(n, 0, "a:1", "b:2") for n in range(700)]
+    second = [trace.switch(700 + n, 0, "b:2", "migration/0:3") for n in range(300)]
+    pieces = pl.concat([trace.table(*first), trace.table(*second)], rechunk=False)
+    assert offline(pieces).height == 1
+
+
 def test_a_cpu_without_any_event_was_idle(trace: Trace) -> None:
     result = spans(trace.table(trace.switch(5, 0, "a:1", "b:2")), Window(5, 10), cpus=[0, 3])
     assert rows(result) == [(0, 5, 10, 2, "b"), (3, 5, 10, 0, "<idle>")]
