@@ -55,6 +55,7 @@ int main(void)
 		return 1;
 	for (int left = 2000; left--; read(back[0], &byte, 1))
 		write(there[1], &byte, 1);
+	usleep(100000); /* the memory is looked at every 20 ms */
 	write(there[1], "", 1);
 	return pthread_join(thread, NULL);
 }
