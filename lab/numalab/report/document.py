@@ -204,12 +204,6 @@ class CellReport:
         """The planned runs without a result."""
         return tuple(run for run in self.runs if not run.ok)
 
-    @property
-    def lacks_baseline(self) -> bool:
-        """Whether runs finished, but none of the first variant, with which they are compared."""
-        finished = {run.variant for run in self.runs if run.ok}
-        return bool(finished) and self.variants[0].name not in finished
-
     @cached_property
     def compared(self) -> tuple[MeasureDifference, ...]:
         """Every comparison with the baseline, most important first, corrected in this cell only."""

@@ -138,13 +138,8 @@ def difference_text(difference: MeasureDifference) -> str:
 
 
 def differences_title(study: StudyResults) -> str:
-    """Count the cells that differ; empty where nothing is compared.
-
-    A cell without a finished run of its baseline is not counted.
-    """
-    reports = [report for report in study.reports if not report.lacks_baseline]
-    names = {report.cell for report in reports}
-    cells = [cell for cell in study.differences if cell.cell in names]
+    """Count the cells that differ; empty where no cell has two variants."""
+    reports, cells = study.reports, study.differences
     if all(len(report.variants) < 2 for report in reports):
         return ""
     few = sum(not _enough_runs(report.compared) for report in reports)

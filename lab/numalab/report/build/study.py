@@ -85,6 +85,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
                 runs,
                 unfinished=unfinished.get(cell, ()),
                 claims=claims[cell],
+                every=[run for of_cell in finished.values() for run in of_cell],
             )
             reports.append(replace(report, recreate=recreate, remarks=(*report.remarks, *remarks)))
         else:
@@ -161,6 +162,7 @@ def _gather(
     *,
     unfinished: tuple[document.Run, ...],
     claims: tuple[ClaimOutcome, ...],
+    every: Sequence[StoredRun],
 ) -> document.CellReport:
     infos = _infos(runs)
     first = runs[0].manifest
@@ -170,7 +172,7 @@ def _gather(
     whole = [run for run in runs if not run.compact]
     variants = [name for name in study.variants if of_variant(runs, name)]
     lacking = _lacking_baseline(plan, study, cell, variants)
-    variants = [*lacking, *variants]
+    variants = [*(lacking if len(variants) > 1 else ()), *variants]
     sides = {name: _samples(infos, of_variant(runs, name)) for name in variants}
     comparisons = compare_variants(infos, keys, sides)
     return document.CellReport(
@@ -201,7 +203,7 @@ def _gather(
             *(f"{cell}: {name}, the baseline, has no finished run" for name in lacking),
             *filter(None, (describe_numbers(stored), _emulators(runs))),
         ),
-        variants=tuple(_variant(study, name, runs) for name in variants),
+        variants=tuple(_variant(study, name, (*runs, *every)) for name in variants),
         measures=infos,
         key_measures=keys,
         runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
@@ -217,10 +219,10 @@ def _gather(
 def _lacking_baseline(
     plan: StoredPlan, study: Study, cell: Cell, variants: Sequence[str]
 ) -> list[str]:
-    """Return the baseline of a cell if others would be compared with each other instead."""
+    """Return the baseline of a cell if it has no finished run."""
     planned = {run.variant for run in plan.runs if run.cell == cell}
     first = next(name for name in study.variants if name in planned)
-    return [first] if len(variants) > 1 and first not in variants else []
+    return [] if first in variants else [first]
 
 
 def _emulators(runs: Sequence[StoredRun]) -> str:
@@ -261,6 +263,7 @@ def _samples(
 
 
 def _variant(study: Study, name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
+    """Describe a variant as its first of these runs has it."""
     own = of_variant(runs, name)
     if not own:
         return document.VariantInfo(name, study.variants[name].kernel, "no finished run", "", "")

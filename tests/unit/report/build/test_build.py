@@ -29,11 +29,13 @@ def copied(tmp_path: Path) -> Results:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_are_what_their_runs_give(path: Path) -> None:
+def test_the_examples_are_what_their_runs_give(path: Path, request: pytest.FixtureRequest) -> None:
     """The committed changelogs, and a document, are those of the committed runs, and pages are made
     of the same."""
     example = Results(path)
     study = gather(example)
+    if request.config.getoption("--regenerate"):
+        example.changelog.write_text(render_changelog(study), encoding="utf-8")
     assert render_changelog(study) == example.changelog.read_text(encoding="utf-8")
     document = render_document(study)
     if path == EXAMPLE:
@@ -136,11 +138,42 @@ def test_without_its_baseline_a_cell_compares_no_others(copied: Results) -> None
     assert [variant.name for variant in report.variants] == ["before", "after", "now"]
     assert {row.outcome_of(i) for row in report.comparisons for i in (1, 2)} == {"not comparable"}
     assert report.verdict.endswith("; before, the baseline, has no finished run.")
-    assert differences_title(study) == ""
+    assert differences_title(study).startswith("too few runs to compare")
     text = render_changelog(study)
     assert "Before:   no finished run\n" in text
     assert "Runs:     6 of 9 runs finished; 0 of before; 3 of after (seeds 1, 2, 3); " in text
     assert "before, the baseline, has no finished run" in render_html(report)
+
+
+def test_a_cell_without_its_baseline_counts_and_has_the_kernel_of_other_cells(
+    copied: Results,
+) -> None:
+    three_variants(copied)
+    plan = json.loads(copied.plan.read_text())
+    for run in list(plan["runs"]):
+        name = run["id"].replace("bound-hogs", "more")
+        plan["runs"].append(run | {"id": name, "workload": "more"})
+        if run["variant"] == "before":
+            shutil.move(copied.path / "runs" / run["id"], copied.path / "runs" / name)
+        else:
+            shutil.copytree(copied.path / "runs" / run["id"], copied.path / "runs" / name)
+        change(copied, name, "workload", {"label": "more"})
+        change(copied, name, "run", name)
+    copied.plan.write_text(json.dumps(plan))
+    study = gather(copied)
+    lost, whole = study.reports
+    assert lost.variants == whole.variants
+    assert differences_title(study).startswith("1 of 2 cells differ: ")
+    assert "no finished run\n" not in render_changelog(study)
+
+
+def test_without_its_baseline_a_cell_of_two_variants_says_so(copied: Results) -> None:
+    for path in (copied.path / "runs").glob("*_before_*"):
+        shutil.rmtree(path)
+    (report,) = gather(copied)
+    assert [variant.name for variant in report.variants] == ["after"]
+    assert report.verdict.endswith("; before, the baseline, has no finished run.")
+    assert f"{report.cell}: before, the baseline, has no finished run" in report.remarks
 
 
 def damage(path: Path, text: str | None) -> None:
@@ -175,10 +208,17 @@ def test_no_results(tmp_path: Path) -> None:
         gather(Results(tmp_path))
 
 
-def test_the_file_of_the_study_is_told(copied: Results) -> None:
+@pytest.mark.parametrize(
+    ("stored", "path"),
+    [("ci/mine.toml", "ci/mine.toml"), ("mine.toml", ""), ("pyproject.toml", "pyproject.toml")],
+)
+def test_the_file_of_the_study_is_told_if_it_is_in_the_project(
+    copied: Results, stored: str, path: str
+) -> None:
+    """Of a study elsewhere, only the file's name is stored."""
     plan = json.loads(copied.plan.read_text())
-    copied.plan.write_text(json.dumps(plan | {"path": "ci/mine.toml"}))
-    assert gather(copied).path == "ci/mine.toml"
+    copied.plan.write_text(json.dumps(plan | {"path": stored}))
+    assert gather(copied).path == path
 
 
 def change(copied: Results, runs: str, key: str, value: Any) -> None:
