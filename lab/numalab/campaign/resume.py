@@ -115,7 +115,7 @@ def write_plan(plan: Plan, results: Results) -> None:
     stored = StoredPlan(
         study=plan.name,
         digest=plan.digest,
-        path=_shown_path(plan.path),
+        path=path_in_project(plan.path) or plan.path.name,
         preset=plan.preset,
         file=study_table(plan.study),
         remarks=remarks,
@@ -159,8 +159,8 @@ def missing_tasks(study: BuiltStudy) -> list[Task]:
     return missing
 
 
-def _shown_path(path: Path) -> str:
-    """Return the path of a study relative to the project, or only its name."""
+def path_in_project(path: Path) -> str:
+    """Return the path of a study relative to the project; empty if it lies elsewhere."""
     with suppress(ValueError):
         return str(path.resolve().relative_to(project_dir().resolve()))
-    return path.name
+    return ""

@@ -273,7 +273,7 @@ class StudyResults:
 
     Both are in the order of the plan. `commands` repeat the study. `reach` has the executions of
     changed lines, if they were counted. `verdict` is the text of the verdict on a patch, or empty.
-    `path` is the study's file, relative to the project.
+    `path` is the study's file, relative to the project; empty if it lies elsewhere.
     """
 
     study: str

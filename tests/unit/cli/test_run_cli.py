@@ -23,6 +23,7 @@ from numalab.places import shipped_dir
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
 from numalab.results.layout import Results
+from numalab.study.model import find_study
 from numalab.study.plan import Plan
 from support.example_results import RUNS, copy_example
 from support.one_command import invoke
@@ -150,15 +151,19 @@ def test_artifacts_in_place_of_results_are_refused_before_anything_is_built(lab:
 def test_ci_reads_why_a_study_could_not_begin(lab: Lab, tmp_path: Path) -> None:
     lab.broken = True
     junit, kept = tmp_path / "junit.xml", tmp_path / "kept"
+    file = lab.home / "ci" / "mine.toml"
+    file.parent.mkdir()
+    shutil.copyfile(find_study(STUDY), file)
     with pytest.raises(BuildError):
-        run(STUDY, "--junit", junit, "--artifacts", kept)
+        run(file, "--junit", junit, "--artifacts", kept)
     why = "debian-6.12 does not build"
-    assert (kept / "problems.txt").read_text() == f"{STUDY} could not begin: {why}\n"
+    assert (kept / "problems.txt").read_text() == f"mine could not begin: {why}\n"
     for file in (junit, kept / "junit.xml"):
         (error,) = ET.parse(file).getroot().iter("error")
         assert error.get("message") == error.text == why
     assert "could not begin" in (kept / "summary.md").read_text()
-    assert json.loads((kept / "code-quality.json").read_text())
+    (issue,) = json.loads((kept / "code-quality.json").read_text())
+    assert issue["location"]["path"] == "ci/mine.toml"
 
 
 def test_a_folder_in_which_nothing_could_begin_is_removed(lab: Lab) -> None:

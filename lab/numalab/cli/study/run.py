@@ -13,7 +13,7 @@ from numalab.campaign.build import BuiltStudy, build_study
 from numalab.campaign.execute import Failure, execute
 from numalab.campaign.executors.cluster import check_address
 from numalab.campaign.executors.processes import EXECUTORS, ExecutorRequest
-from numalab.campaign.resume import new_results, newest_results
+from numalab.campaign.resume import new_results, newest_results, path_in_project
 from numalab.campaign.run_task import run_task
 from numalab.campaign.schedule import within_seconds
 from numalab.campaign.stopping import StoppingRule
@@ -139,7 +139,7 @@ def command(
                 check_artifacts(artifacts, [plan.name for plan in plans], results)
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
         with (
-            _told_to_ci(plan.name, junit_file, artifacts),
+            _told_to_ci(plan, junit_file, artifacts),
             _gone_if_empty(results.path),
             progress_lines("prepare") as on_progress,
         ):
@@ -300,12 +300,12 @@ def _results(plan: Plan, output: Path | None, *, several: bool, resume: bool) ->
 
 
 @contextmanager
-def _told_to_ci(name: str, junit_file: Path | None, artifacts: Path | None) -> Iterator[None]:
+def _told_to_ci(plan: Plan, junit_file: Path | None, artifacts: Path | None) -> Iterator[None]:
     """Write what a CI system reads when the study cannot begin."""
     try:
         yield
     except LabError as error:
-        write_failure(name, error, junit_file, artifacts)
+        write_failure(plan.name, path_in_project(plan.path), error, junit_file, artifacts)
         raise
 
 

@@ -76,14 +76,19 @@ def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResu
         _copy(results, folder / name)
 
 
-def write_failure(name: str, error: LabError, junit_file: Path | None, folder: Path | None) -> None:
-    """Write the JUnit file, and that of the folder, of a study that could not begin: why."""
+def write_failure(
+    name: str, path: str, error: LabError, junit_file: Path | None, folder: Path | None
+) -> None:
+    """Write the JUnit file, and those of the folder, of a study that could not begin: why.
+
+    `path` is the study's file, relative to the project; empty if it lies elsewhere.
+    """
     text = str(error)
     if junit_file is not None:
         write_text(junit_file, render_junit_error(name, text))
     if folder is not None:
         title = f"{name} could not begin"
-        faults = [Problem(name, title, text)]
+        faults = [Problem(name, title, text, path)]
         make_dir(folder)
         write_text(folder / "junit.xml", render_junit_error(name, text))
         write_text(folder / "summary.md", f"**1 problem**\n\n- {escaped(title)}\n")

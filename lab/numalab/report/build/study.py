@@ -8,6 +8,7 @@ from numalab.document import read_record
 from numalab.errors import UserError
 from numalab.files import read_bounded
 from numalab.measure import MeasureInfo
+from numalab.places import project_dir
 from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import PatchReach
@@ -106,8 +107,13 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
             read_record(results.hunt_reach, PatchReach),
         ),
         verdict=_patch_verdict(results),
-        path=plan.path,
+        path=_in_project(plan.path),
     )
+
+
+def _in_project(path: str) -> str:
+    """Return the stored path of a study; empty for a bare name that the project lacks."""
+    return path if "/" in path or (project_dir() / path).is_file() else ""
 
 
 def _patch_verdict(results: Results) -> str:
