@@ -22,6 +22,7 @@ STATISTICS_NOTE = (
     "and may disagree with the outcome"
 )
 NOT_SUPPORTED = "n/s"
+NOT_SUPPORTED_NOTE = f"{NOT_SUPPORTED}: no run measured it; it is not 0"
 FROM_ZERO = "from 0"
 MOST_NAMED = 3  # differences of one outcome in a verdict
 _TOO_FEW = f"too few runs to compare (at least {FEWEST} of each variant)"
@@ -43,7 +44,7 @@ def decimals(values: Iterable[float | None]) -> int:
 
 
 def number(value: float | None, places: int, *, grouped: bool = False) -> str:
-    """Write a figure with `places` decimals; None is a figure that the guest does not support."""
+    """Write a figure with `places` decimals; None is a figure that no run measured."""
     if value is None:
         return NOT_SUPPORTED
     text = f"{value:,.{places}f}" if grouped else f"{value:.{places}f}"
@@ -357,7 +358,7 @@ def notes(report: CellReport) -> list[str]:
     if any(row.versus for row in report.comparisons):
         lines.append(STATISTICS_NOTE)
     if any(None in row.summaries for row in report.comparisons):
-        lines.append(f"{NOT_SUPPORTED}: the guest cannot measure it; it is not 0")
+        lines.append(NOT_SUPPORTED_NOTE)
     if lost := sum(run.provenance.lost_events for run in report.runs):
         lines.append(f"{lost} trace events were lost; figures from the trace may be too low")
     if unfinished := len(report.unfinished):

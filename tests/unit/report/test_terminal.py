@@ -77,7 +77,7 @@ def test_what_spoils_the_figures_is_said() -> None:
     assert "3 trace events were lost" in text
     assert "1 of 6 runs gave no result" in text
     assert "claim FAILS" in text
-    assert "n/s: the guest cannot measure it; it is not 0" in text
+    assert "n/s: no run measured it; it is not 0" in text
 
 
 def test_a_verdict_is_shown_with_its_detail() -> None:

@@ -275,7 +275,7 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
     if any(report.measure(row.measure).kind == "modelled" for report, row in every):
         notes.append(f"+ {MODELLED_NOTE}.")
     if any(None in row.summaries for _, row in every):
-        notes.append(f"{formatting.NOT_SUPPORTED}: not supported by the guest (not 0).")
+        notes.append(f"{formatting.NOT_SUPPORTED_NOTE}.")
     if len(reports) == 1 and (hidden := _hidden(reports[0])):
         notes.append(f"{cell_tables.nothing_shown(hidden, 'more measure')}: see report.json.")
     runs = [run for report in reports for run in report.runs]

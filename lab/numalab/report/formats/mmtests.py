@@ -280,7 +280,7 @@ def _notes(reports: Sequence[CellReport]) -> list[str]:
         notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
     notes += [reports[0].mode.note(kind) for kind in sorted(kinds)]
     if any(None in row.summaries for _, row in every):
-        notes.append(f"{formatting.NOT_SUPPORTED}: not supported by the guest (not 0)")
+        notes.append(formatting.NOT_SUPPORTED_NOTE)
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
 
 
