@@ -195,6 +195,6 @@ class PerfettoFormat:
         if not written:
             reason = "no run recorded sched:sched_switch: add it to [capture] of the study"
             if again := study.reports[0].recreate:
-                reason = f"{COMPACT_NOTE} {again}"
+                reason = f"{COMPACT_NOTE} {again}, if [capture] has sched:sched_switch"
             raise UserError(reason, file=results.path)
         return "".join(f"{path}\n" for path in written)
