@@ -67,7 +67,7 @@ class StopReason(StrEnum):
 
 _IN_WORDS = {
     StopReason.DIFFERENCE_SHOWN: "a difference was shown",
-    StopReason.INTERVAL_NARROW: "its interval is narrow",
+    StopReason.INTERVAL_NARROW: "its interval is about 0",
     StopReason.ALL_THE_SAME: "all runs gave the same value",
     StopReason.NOT_MEASURED: "it could not be measured",
     StopReason.ONE_VARIANT: "there is one variant",
@@ -119,8 +119,8 @@ class TimeOverRemark(Stored):
 
 
 class RepetitionsRemark(Stored):
-    """Repetitions are added by a rule: until a measure was decided at a level, its interval was
-    narrower than a precision (percent), or there were the most runs."""
+    """Repetitions are added by a rule: until a measure was decided at a level, its interval lay
+    within a precision (percent) of the mean before, or there were the most runs."""
 
     kind: Literal["repetitions"] = "repetitions"
     measure: str
@@ -134,8 +134,8 @@ class RepetitionsRemark(Stored):
         """Write it as reports do."""
         rule = (
             f"repetitions are added until {self.measure} shows a difference (p < {self.level:g} /"
-            f" {self.looks}, for {self.looks} looks at most), or its 95 % interval is narrower"
-            f" than +-{self.precision:g} % of the mean before, or each variant has {self.most} runs"
+            f" {self.looks}, for {self.looks} looks at most), or its 95 % interval lies within"
+            f" +-{self.precision:g} % of the mean before, or each variant has {self.most} runs"
         )
         return "; ".join([rule, *map(str, self.decided)])
 

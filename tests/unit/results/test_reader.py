@@ -96,7 +96,7 @@ def test_remarks_are_stored_as_what_they_say() -> None:
             looks=4,
             precision=5.0,
             most=6,
-            decided=(Decided(cell="ring-4, few", why=(StopReason.MOST_RUNS,), runs=6),),
+            decided=(Decided(cell="ring-4, few", why=tuple(StopReason), runs=6),),
         ),
     )
     plan = StoredPlan(
@@ -108,8 +108,10 @@ def test_remarks_are_stored_as_what_they_say() -> None:
         "the time was over before 1 run more could be done",
         "the time was over before all cells were decided",
         "repetitions are added until m shows a difference (p < 0.05 / 4, for 4 looks at most),"
-        " or its 95 % interval is narrower than +-5 % of the mean before, or each variant has 6"
-        " runs; ring-4, few: there are 6 runs of each variant",
+        " or its 95 % interval lies within +-5 % of the mean before, or each variant has 6"
+        " runs; ring-4, few: a difference was shown; its interval is about 0;"
+        " all runs gave the same value; it could not be measured; there is one variant;"
+        " there are 6 runs of each variant",
     ]
 
 
