@@ -1,6 +1,7 @@
 """What a study does where workers of a cluster cannot run it; Dask's client is replaced."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,16 @@ class Future:
 
     @property
     def status(self) -> str:
+        if isinstance(self.error, CancelledError):
+            return "cancelled"
         return "error" if self.error else "finished"
 
     def exception(self, timeout: float) -> Exception | None:
-        return self.error
+        return self.error if self.status == "error" else None
 
     def result(self, timeout: float) -> Delivered | None:
+        if self.error:
+            raise self.error
         return self.result_of_run
 
     def add_done_callback(self, call: Callable[["Future"], None]) -> None:
@@ -102,6 +107,7 @@ def test_a_worker_that_cannot_describe_its_host_is_refused(
     ("future", "why"),
     [
         (Future(error=OSError("no space on the worker")), "no space on the worker"),
+        (Future(error=CancelledError("scheduler-restart")), "to its end: scheduler-restart"),
         (Future(Delivered(Ended("x", 1.0), "elsewhere", b"")), "a worker named a run 'elsewhere'"),
     ],
 )

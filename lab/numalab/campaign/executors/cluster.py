@@ -227,10 +227,10 @@ class Cluster:
         if (future := self._futures.get(key)) is None:
             return self._unsent.pop(key, "")
         try:
-            error = future.exception(timeout=ANSWER)
-        except Exception as cancelled:
-            error = cancelled
-        return shown(str(error) or type(error).__name__)
+            future.result(timeout=ANSWER)  # `exception` gives None for a cancelled one
+        except Exception as error:
+            return shown(str(error) or type(error).__name__)
+        return ""
 
     def _is_gone(self, key: str) -> bool:
         worker = self._assignment.worker_of(key)
