@@ -1,7 +1,6 @@
 """The schedule of runs: order, number at once, time, and selection for a budget."""
 
 import heapq
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ from numalab.campaign.cost_model import Cost, Costs
 from numalab.campaign.task import Task, make_tasks
 from numalab.errors import UserError
 from numalab.host.read import available_mib, read_host
-from numalab.limits.cgroup import usable_cpus
+from numalab.limits.cgroup import cpu_limit, usable_cpus
 from numalab.machine.model import Mode
 from numalab.placement.admission import free_places, guest_cpus
 from numalab.results.plan import BudgetRemark, Cell, PlannedRun
@@ -101,11 +100,11 @@ def capacity(jobs: int, tasks: Sequence[Task]) -> Capacity:
 
     Guests in mode kvm may also have isolated CPUs, on which this process does not run.
     """
-    cpus = usable_cpus()
     if all(task.mode != "kvm" for task in tasks):
-        cpus = max(jobs, cpus)
+        cpus = max(jobs, usable_cpus())
     else:
-        cpus += len(guest_cpus(read_host()) - os.sched_getaffinity(0))
+        every, limit = len(guest_cpus(read_host())), cpu_limit()
+        cpus = every if limit is None else max(1, min(every, int(limit)))
     return Capacity(jobs, available_mib(), cpus)
 
 

@@ -113,17 +113,19 @@ def test_what_fits_beside_each_other(tmp_path: Path) -> None:
     assert not Capacity(2, 1 << 30, 17).fits(kvm, [kvm])
 
 
-def test_guests_under_kvm_may_have_isolated_cpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "cpus"), [(None, 32), (64.0, 32), (5.5, 5), (0.5, 1)])
+def test_guests_under_kvm_may_have_isolated_cpus_within_the_limit_on_cpu_time(
+    limit: float | None, cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`isolcpus=2-31`: this process runs on CPUs 0 and 1."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr("numalab.campaign.schedule.usable_cpus", lambda: 2)
+    monkeypatch.setattr("numalab.campaign.schedule.cpu_limit", lambda: limit)
     monkeypatch.setattr("numalab.campaign.schedule.guest_cpus", lambda _: frozenset(range(32)))
     task = tasks(ready(tmp_path))[0]
     choice = replace(task.setting.choice, mode="kvm")
     kvm = replace(task, setting=replace(task.setting, choice=choice))
-    assert capacity(3, [kvm]).cpus == 32
+    assert capacity(3, [kvm]).cpus == cpus
     assert capacity(3, [task]).cpus == 3
 
 
