@@ -321,8 +321,8 @@ def untimed(runs: Sequence[StoredRun]) -> str:
         if words := _against(run.manifest):
             return f"of how a guest was placed: {words}"
     hosts = [run.manifest.host for run in runs if run.manifest.mode == "kvm"]
-    if len({host and (host.processor, host.cpus, host.kernel) for host in hosts}) > 1:
-        return "the runs were not on one kind of host"
+    if len({(host.processor, host.cpus, host.kernel) for host in hosts if host}) > 1:
+        return "the hosts of the runs differ in processor, CPUs or kernel"
     if len({run.manifest.planned_cpus for run in runs}) > 1:
         return "the runs were not on the same host CPUs"
     return ""
