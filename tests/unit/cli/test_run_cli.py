@@ -143,7 +143,7 @@ def test_artifacts_in_place_of_results_are_refused_before_anything_is_built(lab:
     lab.broken = True
     out = lab.home / "out"
     for words in ((lab.home / "reports",), (out, "--output", out / STUDY)):
-        with pytest.raises(UserError, match="is, holds or lies in a folder of results"):
+        with pytest.raises(UserError, match="holds these results; name another folder"):
             run(STUDY, "--artifacts", *words)
     assert lab.results() == []
 

@@ -25,33 +25,24 @@ _KEPT = ("index.html", "changelog.txt", "report.json", "picture.png")  # of a re
 
 
 def check_artifacts(folder: Path, names: Iterable[str], results: Results) -> None:
-    """Check that the folders of some studies, whose files are replaced, hold nothing else.
+    """Check that the folders of some studies may take files of reports, in place of those there.
 
-    Raises UserError for one that holds results or lies in `results` or others, and for other files.
+    Raises UserError for one that is or holds `results`, is one of its cells or other results, and
+    for a file of its name.
     """
     own = Path(os.path.realpath(results.path))
     for target in (folder / name for name in names):
         place = Path(os.path.realpath(target))
-        stored = any(Results(path).exist for path in (place, *place.parents))
-        if stored or place in (own, *own.parents) or own in place.parents:
-            reason = "is, holds or lies in a folder of results; name another folder"
-            raise UserError(reason, file=target, key="--artifacts")
+        reason = ""
         with reading(target):
-            foreign = next(_foreign(target), None) if os.path.lexists(target) else None
-        if foreign is not None:
-            reason = "is not from an earlier --artifacts; name another folder"
-            raise UserError(reason, file=foreign, key="--artifacts")
-
-
-def _foreign(target: Path) -> Iterator[Path]:
-    """Yield what numalab did not put into the folder of a study."""
-    cells = target / "cells"
-    folders = {target, cells, *cells.glob("*")}
-    kept = set(_kept(target))
-    for path in (target, *target.rglob("*")):
-        plain_folder = path in folders and path.is_dir() and not path.is_symlink()
-        if not plain_folder and path not in kept:
-            yield path
+            if place in (own, *own.parents):
+                reason = "holds these results"
+            elif Results(place).exist or Results(own).cells in place.parents:
+                reason = "is a folder of results"
+            elif os.path.lexists(target) and not target.is_dir():
+                reason = "is there, and is no folder"
+        if reason:
+            raise UserError(f"{reason}; name another folder", file=target, key="--artifacts")
 
 
 def _kept(folder: Path) -> Iterator[Path]:

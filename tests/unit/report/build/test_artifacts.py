@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,27 +120,30 @@ def test_one_folder_holds_it_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "file"),
+    ("folder", "file", "reason"),
     [
-        (".", "results/old/runs/x/manifest.json"),
-        (".", "elsewhere"),
-        ("results/new", "elsewhere"),
-        ("old", "old/plan.json"),
-        ("kept", "kept/results/notes.txt"),
-        ("kept", "kept/results/cells/ring-4_hogs/index.html/mine"),
-        ("kept", "kept/results"),
+        (".", "elsewhere", "holds these results"),
+        ("results", "elsewhere", "holds these results"),
+        ("old", "old/mine/plan.json", "is a folder of results"),
+        ("old", "old/mine/compact.parquet", "is a folder of results"),
+        ("mine/mine/cells", "elsewhere", "is a folder of results"),
+        ("kept", "kept/mine", "is there, and is no folder"),
+        ("mine/mine", "elsewhere", ""),
+        ("mine/mine/ci", "mine/mine/plan.json", ""),
+        ("kept", "kept/mine/.DS_Store", ""),
     ],
 )
-def test_results_and_files_of_the_user_are_no_earlier_artifacts(
-    folder: str, file: str, tmp_path: Path
+def test_a_folder_of_artifacts_is_no_place_of_results(
+    folder: str, file: str, reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    results = Results(tmp_path / "results" / "new")
-    with pytest.raises(UserError, match=r"--artifacts: is.*; name another folder"):
-        check_artifacts(tmp_path / folder, ["results"], results)
-    assert path.exists()
+    (tmp_path / "results").symlink_to(tmp_path / "mine")
+    results = Results(tmp_path / "mine" / "mine")
+    refused = pytest.raises(UserError, match=f"--artifacts: {reason}; name another folder")
+    with refused if reason else nullcontext():
+        check_artifacts(tmp_path / folder, ["mine"], results)
 
 
 def test_artifacts_replace_only_files_of_earlier_ones(tmp_path: Path) -> None:
