@@ -78,8 +78,8 @@ def boot_guest(task: Task, machine: Machine, on_phase: OnPhase) -> Outcome:
 def limits_of(task: Task) -> Limits:
     """Return the time limits of a task's guest.
 
-    Where the study leaves the default, they follow the number of its CPUs and the current speed of
-    this host, as those of `run_guest` do.
+    Where the study leaves the defaults of `boot` and `silence`, they follow the current speed of
+    this host, and `boot` the number of the guest's CPUs, as those of `run_guest` do.
     """
     table = task.study.limits
     scaled = Limits().for_cpus(task.topology.cpu_count).on_a_host(slowness(load=False))

@@ -145,14 +145,14 @@ class Preset(Document):
 
 
 class LimitsTable(Document):
-    """Wall-clock deadlines in seconds (defaults: longer on slow hosts); late guests are lost."""
+    """Wall-clock seconds until guests are lost; defaults except `run`: longer on slow hosts."""
 
     boot: float = Field(default=Limits.boot, gt=0, allow_inf_nan=False)
-    """Until the guest's init reports."""
+    """Until init reports (default: longer over 32 CPUs)."""
     silence: float = Field(default=Limits.silence, gt=0, allow_inf_nan=False)
     """Between two heartbeats."""
     run: float = Field(default=Limits.total, gt=0, allow_inf_nan=False)
-    """For the whole run."""
+    """Whole run."""
 
 
 class CaseTable(Document):
@@ -213,7 +213,7 @@ class Study(Document):
     key_measures: tuple[str, ...] = ()
     """Measures that the report shows first; by default those of the claims."""
     limits: LimitsTable = LimitsTable()
-    """Wall-clock deadlines."""
+    """Deadlines."""
     machine: MachineTable = MachineTable()
     """Placement, memory and speed of the guests."""
     machines: dict[Name, TopologyFile] = Field(default_factory=dict)
