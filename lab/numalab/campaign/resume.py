@@ -151,9 +151,10 @@ def missing_tasks(study: BuiltStudy) -> list[Task]:
     for task in make_tasks(study):
         if task.run.id not in finished:
             missing.append(task)
-        elif key := load_manifest(finished[task.run.id]).differs_from(task.inputs):
+        elif what := load_manifest(finished[task.run.id]).differs_from(task.inputs):
             raise UserError(
-                f"{task.run.id} was made with another {key}; start anew instead of resuming",
+                f"{task.run.id} differs from today's inputs in {what};"
+                " start anew instead of resuming",
                 file=study.results.path,
             )
     return missing

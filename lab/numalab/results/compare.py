@@ -13,7 +13,7 @@ from typing import Any
 from numalab.machine.model import DETERMINISTIC
 from numalab.measure import Direction, MeasureKind
 from numalab.results.layout import Results
-from numalab.results.manifest import EXECUTION, NONE, UNKNOWN, Manifest, RunStatus
+from numalab.results.manifest import EXECUTION, NONE, UNKNOWN, Manifest, RunStatus, brief
 from numalab.results.reader import StoredRun, load_runs
 from numalab.results.status import RunState, State, read_progress
 from numalab.statistics.comparison import Comparison, Outcome, compare_table, not_comparable
@@ -274,13 +274,9 @@ def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> list[str]:
     ]
     if len({*sides[0], *sides[1]}) <= 1 or not (sides[0] and sides[1]):
         return []
-    first, second = (" or ".join(_brief(value) for value in side) for side in sides)
-    return [f"{name}: {first}, then {second}"]
-
-
-def _brief(value: str) -> str:
-    plain = value.strip('"')
-    return plain if len(plain) <= 60 else f"{plain[:57]}..."
+    texts = brief(json.loads(value) for side in sides for value in side)
+    first, second = texts[: len(sides[0])], texts[len(sides[0]) :]
+    return [f"{name}: {' or '.join(first)}, then {' or '.join(second)}"]
 
 
 def _measure(

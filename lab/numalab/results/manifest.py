@@ -1,6 +1,7 @@
 """manifest.json: everything that went into a run, and how it came out."""
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,27 @@ EXECUTION: Mapping[str, str] = {
 }
 UNKNOWN = "unknown"
 NONE = "none"  # of an input that a run can be without
+
+
+def brief(values: Iterable[Any]) -> list[str]:
+    """Write plain values that differ as JSON of at most 60 characters; of objects, only the keys
+    that differ."""
+    every = list(values)
+    if all(isinstance(value, Mapping) for value in every):
+        same = {
+            key
+            for key, value in every[0].items()
+            if all(key in another and another[key] == value for another in every)
+        }
+        every = [{key: value[key] for key in value.keys() - same} for value in every]
+    texts = (json.dumps(value, sort_keys=True).strip('"') for value in every)
+    return [text if len(text) <= 60 else f"{text[:57]}..." for text in texts]
+
+
+def _plain(value: Any) -> Any:
+    """Return an input as plain values of JSON."""
+    plain = value.model_dump(mode="json") if isinstance(value, Stored) else value
+    return NONE if plain is None else plain
 
 
 class RunStatus(StrEnum):
@@ -255,22 +277,22 @@ class Manifest(Stored):
         if key not in self.model_fields_set:
             return None
         value = getattr(self, key)
-        if isinstance(value, EmulatorFacts):
-            return value.sha256[:12]
-        plain = value.model_dump() if isinstance(value, Stored) else value
-        return NONE if plain is None else plain
+        return value.sha256[:12] if isinstance(value, EmulatorFacts) else _plain(value)
 
     def differs_from(self, other: "Manifest", but: Collection[str] = ()) -> str:
-        """Name an input, not of `but`, in which two runs differ; empty for none.
+        """Name an input, not of `but`, in which two runs differ, and both values; empty for none.
 
-        What one of them did not store differs from nothing.
+        `pages (2M, memfd)`. What one of them did not store differs from nothing.
         """
         pairs = ((key, getattr(self, key), getattr(other, key)) for key in IDENTITY)
         inputs = [(key, mine, theirs) for key, mine, theirs in pairs if key not in but]
         for key, name in EXECUTION.items():
             mine, theirs = self.execution(key), other.execution(key)
             inputs += [(name, mine, theirs)] * (mine is not None and theirs is not None)
-        return next((name for name, mine, theirs in inputs if mine != theirs), "")
+        for name, mine, theirs in inputs:
+            if mine != theirs:
+                return f"{name} ({', '.join(brief(map(_plain, (mine, theirs))))})"
+        return ""
 
     def table(self) -> Mapping[str, Any]:
         """Return what is known of the run as the plain values of its file."""

@@ -36,7 +36,7 @@ def test_inputs_name_all_that_makes_another_run(study: BuiltStudy) -> None:
     assert inputs.workload.files == {
         name: hashlib.sha256(data).hexdigest() for name, data in files.items()
     }
-    assert inputs.variant != other.variant and inputs.differs_from(other) == "kernel"
+    assert inputs.variant != other.variant and inputs.differs_from(other).startswith("kernel ({")
     assert inputs.status is None and inputs.started == ""
 
 
@@ -64,7 +64,8 @@ def test_of_mode_timed_it_says_what_times_are_made_of(study: BuiltStudy) -> None
     topology = study.plan.topologies[study.plan.runs[0].topology]
     assert inputs.memory == describe_memory(topology)
     changed = inputs.memory.model_copy(update={"llc_groups": 99})
-    assert inputs.differs_from(inputs.but(memory=changed)) == "memory model"
+    what = 'memory model ({"llc_groups": 4}, {"llc_groups": 99})'
+    assert inputs.differs_from(inputs.but(memory=changed)) == what
 
 
 def test_slow_motion_is_told_with_what_it_comes_to(study: BuiltStudy) -> None:

@@ -318,7 +318,7 @@ def test_runs_of_other_inputs_are_not_mixed(tmp_path: Path) -> None:
     other = ready(tmp_path, MATRIX.replace("?", "!", 1))
     other = replace(other, builds=replace(study.builds, image=image))
     stored = study.results.plan.read_bytes()
-    with pytest.raises(UserError, match="made with another image"):
+    with pytest.raises(UserError, match="differs from today's inputs in image "):
         execute([other], 2, unwatched, run=fake)
     assert study.results.plan.read_bytes() == stored  # a refused command changes nothing
     changed = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))

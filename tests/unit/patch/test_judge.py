@@ -60,7 +60,10 @@ def test_a_patch_without_code_replaces_no_other_verdict(
     built = {name: replace(kernel, digest=f"{name} now") for name, kernel in kernels.items()}
     rebuilt = replace(study, builds=replace(study.builds, kernels=built))
     other = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
-    for refused, why in ((rebuilt, "made with another kernel"), (other, "of another study")):
+    for refused, why in (
+        (rebuilt, "differs from today's inputs in kernel "),
+        (other, "of another study"),
+    ):
         with pytest.raises(UserError, match=why):
             judged(refused, monkeypatch)
     assert study.results.verdict.read_text() == "of another patch\n"

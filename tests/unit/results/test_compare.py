@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from numalab.campaign.task import describe_memory
 from numalab.cli.results.compare import command
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.results.compare import CellVersus, compare_results
 from numalab.results.layout import Results
+from numalab.topology.load import load_topology
 from support.one_command import invoke
 from support.unfinished_results import copy_with_cells, leave, planned_runs
 
@@ -175,6 +177,15 @@ def test_another_machine_of_the_same_name_is_named(other: Path, tmp_path: Path) 
     edit_runs(first, lambda run: run.update(machine={"nodes": 5}))
     for cell in compare_results(Results(first), Results(other)).cells:
         assert cell.differs == ('machine: {"nodes": 5}, then {"nodes": 4}',)
+
+
+def test_of_two_objects_only_the_keys_that_differ_are_named(other: Path, tmp_path: Path) -> None:
+    first = Path(shutil.copytree(EXAMPLE, tmp_path / "first"))
+    memory = describe_memory(load_topology("ring-4")).model_dump(mode="json")
+    edit_runs(first, lambda run: run.update(memory=memory))
+    edit_runs(other, lambda run: run.update(memory=memory | {"llc_groups": 8}))
+    for cell in compare_results(Results(first), Results(other)).cells:
+        assert cell.differs == ('memory model: {"llc_groups": 4}, then {"llc_groups": 8}',)
 
 
 def test_what_was_recorded_must_be_the_same(other: Path) -> None:

@@ -126,9 +126,12 @@ def test_only_what_is_known_is_written() -> None:
 def test_which_input_differs() -> None:
     run = stored_manifest()
     assert run.differs_from(run.but(seed=2, run="other")) == ""
-    assert run.differs_from(run.but(tunables={"kernel.numa_balancing": 0})) == "tunables"
+    changed = run.but(tunables={**run.tunables, "kernel.numa_balancing": 0})
+    assert run.differs_from(changed) == 'tunables ({}, {"kernel.numa_balancing": 0})'
     assert run.differs_from(run.but(tunables={"kernel.numa_balancing": 0}), but=VARIED) == ""
-    assert run.differs_from(run.but(pages="2M")) == "pages"
+    assert run.differs_from(run.but(pages="2M")) == "pages (memfd, 2M)"
+    image = run.image.model_copy(update={"digest": "x" * 99})
+    assert run.differs_from(run.but(image=image)).endswith(f', {{"digest": "{"x" * 45}...)')
 
 
 @pytest.mark.parametrize("key", EXECUTION)
@@ -137,7 +140,7 @@ def test_what_an_older_numalab_did_not_store_differs_from_nothing(key: str) -> N
     stored = {name: value for name, value in timed.table().items() if name != key}
     older = Manifest.model_validate_json(json.dumps(stored))
     assert older.differs_from(timed) == timed.differs_from(older) == ""
-    assert timed.differs_from(timed.but(**{key: None})) == EXECUTION[key]
+    assert timed.differs_from(timed.but(**{key: None})).startswith(f"{EXECUTION[key]} (")
 
 
 def test_the_name_of_a_run_is_made_of_its_cell() -> None:

@@ -151,12 +151,12 @@ def _check(study: Study, stored: Sequence[StoredRun]) -> None:
             raise UserError(f"{run.id} is no run of this study", file=run.file)
         if run.manifest.status is RunStatus.OK:
             like = first.setdefault((run.cell, variant), run)
-            if key := run.manifest.differs_from(like.manifest):
-                reason = f"{run.id} was made with another {key} than {like.id}: no repetition"
+            if what := run.manifest.differs_from(like.manifest):
+                reason = f"{run.id} differs from {like.id} in {what}: no repetition"
                 raise UserError(reason, file=run.file)
             like = of_cell.setdefault(run.cell, run)
-            if key := run.manifest.differs_from(like.manifest, but=VARIED):
-                reason = f"{run.id} was made with another {key} than {like.id}: not comparable"
+            if what := run.manifest.differs_from(like.manifest, but=VARIED):
+                reason = f"{run.id} differs from {like.id} in {what}: not comparable"
                 raise UserError(reason, file=run.file)
 
 
