@@ -132,6 +132,5 @@ def _path(bzimage: Path, words: Sequence[str]) -> Path:
 
 def _host_key() -> str:
     qemu = find_program("qemu-system-x86_64", "qemu-system-x86").stat()
-    return hashlib.sha256(f"{boot_id()} {qemu.st_size} {qemu.st_mtime_ns}".encode()).hexdigest()[
-        :16
-    ]
+    text = f"{boot_id()} {qemu.st_size} {qemu.st_mtime_ns}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

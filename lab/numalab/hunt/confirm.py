@@ -164,11 +164,7 @@ class FreshBoots:
             self._sample_boot(case, self.seed + _SEED_OF_BOOTS + number, {finding: of_boot})
             samples.mine.extend(of_boot.mine)
             samples.theirs.extend(of_boot.theirs)
-            if (
-                of_boot.lacks_values
-                or not of_boot.mine
-                or any(item.violated for item in samples.theirs)
-            ):
+            if of_boot.lacks_values or any(item.violated for item in samples.theirs):
                 return []
             means.mine.append(mean_of(of_boot.mine))
             means.theirs.append(mean_of(of_boot.theirs))

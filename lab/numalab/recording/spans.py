@@ -17,17 +17,16 @@ import polars as pl
 
 from numalab.recording.events import IDLE_PID, of_interest
 from numalab.recording.marks import Mark, timeline_marks
-from numalab.recording.window import Window, clip, find_window, offline, with_parked_stoppers
+from numalab.recording.window import (
+    ON_CPU,
+    Window,
+    clip,
+    find_window,
+    offline,
+    with_parked_stoppers,
+)
 
-SCHEMA = {
-    "cpu": pl.Int16,
-    "node": pl.Int16,
-    "start_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "pid": pl.Int32,
-    "comm": pl.String,
-    "known": pl.Boolean,
-}
+SCHEMA = {**ON_CPU, "known": pl.Boolean}
 _PART = {name: kind for name, kind in SCHEMA.items() if name != "node"}
 
 

@@ -80,8 +80,8 @@ def gaps(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-OFFLINE = {
-    "row": pl.UInt32,
+# A task on a CPU for a time.
+ON_CPU = {
     "cpu": pl.Int16,
     "node": pl.Int16,
     "start_ns": pl.Int64,
@@ -89,6 +89,7 @@ OFFLINE = {
     "pid": pl.Int32,
     "comm": pl.String,
 }
+OFFLINE = {"row": pl.UInt32, **ON_CPU}
 # Not pl.format(), which panics in polars 2.1 where nothing is left of a table in several pieces.
 _OWN_STOPPER = pl.lit("migration/") + pl.col("cpu").cast(pl.String)
 

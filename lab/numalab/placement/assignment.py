@@ -1,0 +1,109 @@
+"""Finds the assignment of slots to guest nodes with the least cost (see `correspond`)."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment, quadratic_assignment
+
+_STARTS = 12
+_MOST_COMPARED = 50_000  # 8 nodes on 8 are 40,320
+
+_Table = Sequence[Sequence[int]]
+
+
+def cheapest(
+    guest: _Table, slots: _Table, needs: _Table | None, wishes: _Table | None
+) -> tuple[int, ...]:
+    """Return the slot of each guest node, as `correspond.assign` does."""
+    count, places = len(guest), len(slots)
+    zero = np.zeros((count, places), dtype=np.int64)
+    case = _Case(
+        np.array(guest, dtype=np.int64),
+        np.array(slots, dtype=np.int64),
+        zero if needs is None else np.array(needs, dtype=np.int64),
+        zero if wishes is None else np.array(wishes, dtype=np.int64),
+    )
+    if math.perm(places, count) <= _MOST_COMPARED:
+        return case.best(itertools.permutations(range(places), count))
+    chosen = case.best(_guesses(case))
+    while (better := case.best((chosen, *_neighbours(chosen, places)))) != chosen:
+        chosen = better
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Case:
+    """An assignment to make, as arrays."""
+
+    guest: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    needs: NDArray[np.int64]
+    wishes: NDArray[np.int64]
+
+    def nearness(self) -> NDArray[np.int64]:
+        """Return 100 times the mean guest distance less each, in units that make it whole."""
+        count = len(self.guest)
+        pairs = count * (count - 1)
+        total = int(self.guest.sum() - self.guest.trace())
+        # The last term lets nodes that are all equally far lie close together.
+        near = 100 * (total - pairs * self.guest) + pairs
+        near[range(count), range(count)] = 0
+        return near
+
+    def best(self, assignments: Iterable[Sequence[int]]) -> tuple[int, ...]:
+        """Return the best assignment, the first of equal ones."""
+        tried = np.array(list(assignments))
+        nodes = np.arange(len(self.guest))
+        left, right = np.nonzero(1 - np.eye(len(nodes), dtype=int))
+        apart = self.slots[tried[:, left], tried[:, right]]
+        keys = (
+            apart @ self.nearness()[left, right],
+            self.wishes[nodes, tried].sum(axis=1),
+            self._wrong(self.guest[left, right], apart),
+            self.needs[nodes, tried].sum(axis=1),
+        )
+        return tuple(int(slot) for slot in tried[np.lexsort(keys)[0]])
+
+    def _wrong(self, near: NDArray[np.int64], apart: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count, for each row of `apart`, the pairs of pairs that are reversed or levelled."""
+        levels = np.unique(self.slots)
+        wrong = np.zeros(len(apart), dtype=np.int64)
+        nearer = np.zeros((len(levels), len(apart)), dtype=np.int64)
+        for distance in np.unique(near):
+            pairs = apart[:, near == distance]
+            counts = np.array([(pairs == level).sum(axis=1) for level in levels])
+            wrong += (counts * nearer).sum(axis=0)
+            # Nearer pairs on the guest that are as far apart on the host, or farther.
+            nearer += counts[::-1].cumsum(axis=0)[::-1]
+        return wrong
+
+
+def _guesses(case: _Case) -> Iterator[tuple[int, ...]]:
+    """Yield the best slots by themselves, and what the solver finds from several starts."""
+    count, places = case.needs.shape
+    yield tuple(linear_sum_assignment(case.needs)[1])
+    nearness = np.zeros((places, places))  # padded with nodes to which distance does not matter
+    nearness[:count, :count] = case.nearness()
+    apart = case.slots.astype(float)
+    for seed in range(_STARTS):
+        start: dict[str, Any] = {"rng": np.random.default_rng(seed)}
+        if seed:  # the first start is the barycenter
+            start["P0"] = "randomized"
+        rough = quadratic_assignment(nearness, apart, method="faq", options=start)
+        guess = np.column_stack([np.arange(places), rough.col_ind])
+        options = {"partial_guess": guess, "rng": np.random.default_rng(seed)}
+        solution = quadratic_assignment(nearness, apart, method="2opt", options=options)
+        yield tuple(solution.col_ind[:count])
+
+
+def _neighbours(chosen: tuple[int, ...], places: int) -> Iterator[tuple[int, ...]]:
+    """Yield all assignments in which two guest nodes swap slots, or one has a free slot."""
+    for slot, other in itertools.combinations(range(places), 2):
+        swap = {slot: other, other: slot}
+        if slot in chosen or other in chosen:
+            yield tuple(swap.get(place, place) for place in chosen)
