@@ -50,7 +50,7 @@ def is_encoded(data: bytes) -> bool:
 
     They are a mailbox, or one mail without the line that begins it there (.eml).
     """
-    messages = _messages(data)
+    messages = split_messages(data)
     if len(messages) > MAX_MAILS:
         return True  # split_mailbox() refuses them
     headers = (_parse(message)[0] for message in messages)
@@ -65,7 +65,7 @@ def _from_its_begin(data: bytes) -> bytes:
     return data[blank.end() :] if blank is not None else data
 
 
-def _messages(data: bytes) -> list[bytes]:
+def split_messages(data: bytes) -> list[bytes]:
     """Return the messages of a mailbox, or one that is alone; none of what is no mail."""
     data = _from_its_begin(data)
     if not _BEGIN.match(data):
@@ -91,7 +91,14 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
     PatchError for too many messages, a series that lacks patches, and patches of different versions
     that no subject and no thread makes versions of one series.
     """
-    messages = _messages(data)
+    return tuple(text for _, text in choose_patches(split_messages(data)))
+
+
+def choose_patches(messages: Sequence[bytes]) -> list[tuple[int, str]]:
+    """Return the patches of messages as `split_mailbox` does, each with the index of its message.
+
+    Raises PatchError.
+    """
     if len(messages) > MAX_MAILS:
         raise PatchError(f"holds {len(messages)} messages (at most {MAX_MAILS})")
     mails = [_read(at, message) for at, message in enumerate(messages)]
@@ -107,15 +114,15 @@ def split_mailbox(data: bytes) -> tuple[str, ...]:
         if series[0].rank.version == newest or series[0].thread not in threads
     ]
     _check_versions([series[0] for series in chosen])
-    patches = []
+    patches: list[tuple[tuple[int, int], int, str]] = []
     for series in chosen:
         if len(messages) > 1:
             _check_whole([mail.rank for mail in series], series[0].rank.version)
         is_numbered = all(mail.rank.number is not None for mail in series)
         for mail in series:
             place = (series[0].at, mail.rank.number or 0) if is_numbered else (mail.at, 0)
-            patches.append((place, f"Subject: {mail.subject}\n\n{mail.body}"))
-    return tuple(text for _, text in sorted(patches, key=lambda patch: patch[0]))
+            patches.append((place, mail.at, f"Subject: {mail.subject}\n\n{mail.body}"))
+    return [(at, text) for _, at, text in sorted(patches, key=lambda patch: patch[0])]
 
 
 class _Mail(NamedTuple):

@@ -16,9 +16,11 @@ from pathlib import Path, PurePosixPath
 from numalab.errors import UserError
 from numalab.files import read_bounded, reading
 from numalab.source.mailbox import (
+    choose_patches,
     is_encoded,
     is_mailbox,
     split_mailbox,
+    split_messages,
     unfold,
     with_line_feeds,
 )
@@ -125,14 +127,36 @@ def _load_folder(path: Path) -> Series:
     with reading(path):
         files = sorted(filter(is_named_as_patch, path.iterdir()))
     # A cover letter holds no diff.
-    listed = (file for file in files if "cover-letter" not in file.name)
-    patches = _parse_patches((text for file in listed for text in _texts_in(file, path)), path)
+    listed = [file for file in files if "cover-letter" not in file.name]
+    mails = _single_mails(listed, path)
+    texts = [text for file in listed if file not in mails for text in _texts_in(file, path)]
+    patches = _parse_patches([*texts, *_texts_of_mails(mails, path)], path)
     if not patches:
         raise UserError("holds no file called series, *.patch, *.diff or *.mbox", file=path)
     # A mailbox or a packed file may hold the patches that lie beside it, as `b4 am` leaves them.
     plain = {patch.files for patch in patches if patch.path.suffix in _PATCHES}
     rest = (p for p in patches if p.path.suffix in _PATCHES or p.files not in plain)
     return Series(path.resolve().name, tuple(rest))
+
+
+def _single_mails(files: Iterable[Path], folder: Path) -> dict[Path, bytes]:
+    """Return the files of a folder that hold one mail each."""
+    mails: dict[Path, bytes] = {}
+    for file in files:
+        if file.suffix in _MAILS:
+            messages = split_messages(_unpacked(_data_in(file, folder), file))
+            if len(messages) == 1:
+                mails[file] = messages[0]
+    return mails
+
+
+def _texts_of_mails(mails: Mapping[Path, bytes], folder: Path) -> list[tuple[Path, str]]:
+    """Return the patches of mails that were saved one by one; answers are none."""
+    files = list(mails)
+    try:
+        return [(files[at], text) for at, text in choose_patches(list(mails.values()))]
+    except PatchError as error:
+        raise UserError(str(error), file=folder) from None
 
 
 def _load_file(path: Path) -> Series:

@@ -303,6 +303,30 @@ def test_packed_patches_and_mailboxes_of_a_folder_are_read(project: Path, tmp_pa
         load_series(folder)
 
 
+def test_mails_that_were_saved_one_by_one_are_one_mailbox(tmp_path: Path) -> None:
+    mails = [
+        ("d", "[PATCH v2 0/2] sched: both", COVER),
+        ("b", "[PATCH v2 2/2] sched: second", diff("b", "c")),
+        ("c", "[PATCH v2 1/2] sched: first", diff("a", "b")),
+        ("a", "Re: [PATCH v2 1/2] sched: first", diff("a", "wrong")),
+        ("e", "[PATCH 1/2] sched: first", diff("a", "old")),
+    ]
+    for name, subject, body in mails:
+        (tmp_path / f"{name}.eml").write_text(f"From: A <a@x>\nSubject: {subject}\n\n{body}")
+    assert [patch.path.name for patch in load_series(tmp_path).patches] == ["c.eml", "b.eml"]
+    assert applied(tmp_path) == "c\n"
+    (tmp_path / "c.eml").unlink()
+    (tmp_path / "e.eml").unlink()
+    with pytest.raises(UserError, match="version 2 of its series lacks the patches 1/2"):
+        load_series(tmp_path)
+
+
+def test_an_answer_beside_patches_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "0001-a.patch").write_text(diff("a", "b"))
+    (tmp_path / "answer.eml").write_text("From: A <a@x>\nSubject: Re: [PATCH] a\n\n> +b\nGood.\n")
+    assert applied(tmp_path) == "b\n"
+
+
 def test_an_error_in_a_mailbox_says_which_patch(tmp_path: Path) -> None:
     box = tmp_path / "bad.mbx"
     box.write_text(
