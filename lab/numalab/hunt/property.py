@@ -197,6 +197,11 @@ def _weakened(finding: Finding, run: LoadRecording, entry: Property) -> Finding:
     return replace(finding, weak=True) if from_plain and not run.load.is_plain else finding
 
 
+def _worst(findings: Iterable[Finding]) -> Finding:
+    """Return the finding that violates its limit most; those that count alone come first."""
+    return max(findings, key=lambda f: (f.violated and not f.weak, f.closeness))
+
+
 def _fault(name: str, entry: Property, error: BaseException) -> LabError:
     """Explain why a property raised."""
     reason = f"{type(error).__name__}: {str(error)[:200]}"
@@ -228,7 +233,5 @@ def judge_load(
             failures[name] = f"the property {name!r} is not judged: {_fault(name, entry, error)}"
             continue
         if of_parts:
-            findings.append(
-                _weakened(max(of_parts, key=lambda finding: finding.closeness), run, entry)
-            )
+            findings.append(_worst(_weakened(finding, run, entry) for finding in of_parts))
     return tuple(findings), failures

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Iterator
 
 import polars as pl
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from numalab.hunt.generate.families import draw_loads
 from numalab.hunt.generate.machines import draw_machine
 from numalab.hunt.loads.load import Load
-from numalab.hunt.property import PROPERTIES, judge_load
+from numalab.hunt.property import PROPERTIES, Observation, judge_load, register_property
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.events import typed
 from numalab.recording.window import Window
@@ -57,3 +58,22 @@ def test_a_built_in_property_that_fails_is_named_and_loses_no_finding(
     assert "affinity" in {finding.prop for finding in findings}
     reason = r"the property 'numa-moves' is not judged: internal error in .*\.py:\d+: Zero.*"
     assert re.fullmatch(reason, failures["numa-moves"])
+
+
+def test_a_violation_that_counts_alone_comes_before_a_worse_one_that_is_weak() -> None:
+    @register_property("parts", most=1.0)
+    def parts(_: LoadRecording) -> Iterator[Observation]:
+        """Parts differ."""
+        yield Observation(9.0, "may be by design", weak=True)
+        yield Observation(2.0, "counts")
+        yield Observation(0.5, "holds")
+
+    try:
+        plain, uneven = (
+            recording(f"time ms=1000;hog n=2 cpus=0-3{more}", []) for more in ("", " later=1")
+        )
+        assert judge_load(plain, {"parts"})[0][0].text == "counts"
+        assert not uneven.load.is_plain
+        assert judge_load(uneven, {"parts"})[0][0].text == "may be by design"
+    finally:
+        PROPERTIES.remove(parts.__module__)
