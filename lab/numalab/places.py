@@ -168,8 +168,9 @@ def _own(path: Path, folder: Path) -> Path:
 def _is_shipped(path: Path) -> bool:
     """Tell whether the way to a path, links and `..` followed, is within what came with numalab."""
     bases = {shipped_dir(), _target(shipped_dir())}
+    above = {folder for base in bases for folder in base.parents}
     return all(
-        any(part in base.parents or part.is_relative_to(base) for base in bases)
+        part in above or not bases.isdisjoint((part, *part.parents))
         for part, _ in _parts(path.absolute())
     )
 

@@ -1,7 +1,7 @@
 """The kernels of `kernel-configs/kernels.toml`, and kernels that are named by a path."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -80,12 +80,19 @@ class KernelsFile(Document):
 
 def fragment_path(name: str) -> Path:
     """Return the path of the config fragment `name`; UserError for an unknown name."""
-    return _input_path(f"{name}.config", f"no fragment is called {name!r}", list_fragments())
+    return _input_path(f"{name}.config", f"no fragment is called {name!r}", list_fragments)
 
 
 def series_path(name: str) -> Path:
     """Return the folder of the patch series `name`; UserError for an unknown name."""
-    return _input_path(f"series/{name}", f"no series is called {name!r}", list_series())
+    return _input_path(f"series/{name}", f"no series is called {name!r}", list_series)
+
+
+def is_series_name(name: str) -> bool:
+    """Tell whether a patch series is called `name`. Raises UserError as `find_input` does."""
+    if "/" in name or name in ("", ".", ".."):
+        return False
+    return find_input("kernel-configs", f"series/{name}/series") is not None
 
 
 def list_fragments() -> list[str]:
@@ -99,10 +106,10 @@ def list_series() -> list[str]:
     return [path.parent.name for path in files]
 
 
-def _input_path(name: str, reason: str, choices: list[str]) -> Path:
+def _input_path(name: str, reason: str, choices: Callable[[], list[str]]) -> Path:
     if path := find_input("kernel-configs", name):
         return path
-    raise UserError(reason, choices=choices)
+    raise UserError(reason, choices=choices())
 
 
 def load_kernels() -> dict[str, KernelSpec]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from numalab.errors import UserError
 from numalab.files import home_expanded, open_regular, reading, replacing
-from numalab.kernel.kernel_specs import KernelSpec, list_series, load_kernels, series_path
+from numalab.kernel.kernel_specs import KernelSpec, is_series_name, load_kernels, series_path
 from numalab.locks import locked
 from numalab.progress import Progress
 from numalab.source import git
@@ -40,7 +40,7 @@ def find_series(text: str) -> Series:
     head, count = _split_count(text)
     if count is not None:
         return _first_patches(find_series(head), count)
-    if "/" not in text and text in list_series():
+    if is_series_name(text):
         return load_series(series_path(text))
     path = home_expanded(text)
     with reading(path):
@@ -62,7 +62,7 @@ def is_series(text: str) -> bool:
     A file is a patch by its name or its content; a folder holds patches if it has a file `series`,
     *.patch or *.diff, and no Makefile.
     """
-    if text in list_series():
+    if is_series_name(text):
         return True
     if is_range(text):
         return True
@@ -195,7 +195,7 @@ def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, .
     applied first. Raises UserError for a hunk that does not fit; no file is changed then.
     """
     folder = home_expanded(text)
-    if "/" not in text and text in list_series():
+    if is_series_name(text):
         folder = series_path(text)
     if not folder.is_dir():
         raise UserError("only the patches of a folder can be refreshed", file=folder)

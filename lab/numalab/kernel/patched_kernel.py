@@ -10,6 +10,7 @@ from numalab.kernel.kernel_specs import (
     KernelSpec,
     find_unpatched,
     is_name,
+    is_series_name,
     list_kernels,
     list_series,
     load_kernels,
@@ -73,7 +74,7 @@ def patched_kernel(
     else:
         chosen = choose_base(series, tell)
         kernel, note = chosen.kernel, chosen.note
-    named = len(texts) == 1 and texts[0] in list_series()
+    named = len(texts) == 1 and is_series_name(texts[0])
     saved = save_patch(series, _reference(kernel), _label(kernel), named=named)
     return PatchedKernel(kernel, _saved_kernel(saved, kernel, note), series, note)
 
