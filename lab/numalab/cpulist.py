@@ -4,7 +4,7 @@ The formats are those of `bitmap_parselist()` and `%*pbl` / `%*pb` in the kernel
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -77,6 +77,11 @@ def parse_cpu_order(text: str) -> tuple[int, ...]:
 def format_cpulist(cpus: Iterable[int]) -> str:
     """Format CPUs as the kernel's `%*pbl` does: ascending, runs of two or more as `first-last`."""
     return format_cpu_order(sorted(set(cpus)))
+
+
+def name_cpus(cpus: Collection[int]) -> str:
+    """Write CPUs in a sentence: `CPU 2`, `CPUs 0-2`."""
+    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_cpulist(cpus)}"
 
 
 def format_cpu_order(cpus: Iterable[int]) -> str:

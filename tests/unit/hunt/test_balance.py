@@ -21,7 +21,7 @@ def test_a_node_that_idles_while_a_hog_waits_was_not_reached() -> None:
     near, far = reachability(two_share_a_cpu())
     assert (near.value, far.value) == (0.0, 1.0)
     assert not near.violated and far.violated
-    assert "node 1 (CPUs 2,3)" in far.text
+    assert "node 1 (CPUs 2-3)" in far.text
     assert far.with_unit(far.most) == "0.5 of the time"
     assert far.weak, "three hogs are no more than four CPUs"
 
@@ -101,7 +101,7 @@ def test_a_turn_outside_of_the_mask_is_the_longest_one() -> None:
     rows += [(1, "hog0.0", 3, 905, 1000), (2, "hog0.1", 1, 0, 1000)]
     (result,) = affinity(recording("time ms=1000;hog n=2 cpus=0-1", rows))
     assert result.value == 95.0 and result.violated
-    assert result.text == "hog 0, which may run on CPUs 0,1, ran on CPU 3 for 95.00 ms"
+    assert result.text == "hog 0, which may run on CPUs 0-1, ran on CPU 3 for 95.00 ms"
 
 
 def test_masks_that_change_count_from_their_moment_on() -> None:
@@ -110,7 +110,7 @@ def test_masks_that_change_count_from_their_moment_on() -> None:
     (result,) = affinity(kept)
     assert result.value == 0.0
     (result,) = affinity(recording(load, [(1, "hog0.0", 0, 0, 1000)]))
-    assert result.violated and "may run on CPUs 2,3, ran on CPU 0" in result.text
+    assert result.violated and "may run on CPUs 2-3, ran on CPU 0" in result.text
 
 
 @pytest.mark.parametrize(("cpu", "ms"), [(2, 0.0), (1, 250.0)], ids=["its cpuset", "elsewhere"])

@@ -65,8 +65,8 @@ STORMS = MeasureFamily(
     "storms",
     "storms",
     LOWER,
-    f"How often in {WINDOW} balancing (no wake-up) sent eight different tasks to one CPU, or four "
-    "times as many as it has CPUs (eight at least) to one node from others, within 10 ms.",
+    f"How often in {WINDOW} balancing (no wake-up) sent, within 10 ms, eight different tasks to "
+    "one CPU, or to one node from others four for each of its CPUs (at least eight).",
     _BY_WHOM,
     needs_nodes=True,
 )

@@ -77,8 +77,8 @@ def _converged(level: str, of: str, *, may_be_never: bool = False) -> MeasureFam
         f"{level}_converged",
         "%",
         NONE,
-        f"Of the {of}, those that converged: at some moment before the last fifth of the window, "
-        "and at every later one, 80 % of the CPU time left until the end was on one node.",
+        f"Of the {of}, those that converged: from some moment before the last fifth of the window "
+        "on, one node always had at least 80 % of the CPU time that was left.",
         _RAN,
         needs_nodes=True,
         may_be_never=may_be_never,

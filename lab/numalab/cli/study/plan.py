@@ -124,9 +124,9 @@ def _text(outlooks: Sequence[StudyOutlook], claims: Claims, jobs: int) -> Render
 def _runs(outlook: StudyOutlook) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
     table.add_column("run", overflow="fold")
-    for title in ("CPUs", "memory", "time"):
+    for title in ("host CPUs", "host memory", "time"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("from", overflow="fold")
+    table.add_column("time from", overflow="fold")
     for run in outlook.runs[:MOST_ROWS]:
         n = run.cost.learned_from
         source = "an estimate" if n == 0 else f"{n} earlier run{'s' * (n > 1)}"

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from numalab.cpulist import format_cpulist
+from numalab.cpulist import format_cpulist, name_cpus
 from numalab.guest.console import printable
 from numalab.hunt.case import Case
 from numalab.hunt.compare.run_queues import word_of
@@ -235,18 +235,14 @@ def _describe_part(part: Part, case: Case) -> str:
     policy = "" if part.policy == "fair" else f" (SCHED_{part.policy.upper()})"
     text = f"{part.count} {name if part.count == 1 else many.get(head, f'{name}s')}{policy}"
     every = len(part.cpus) == case.machine.cpu_count
-    text += f", which may run on {'all CPUs' if every else _cpus(part.cpus)}"
+    text += f", which may run on {'all CPUs' if every else name_cpus(part.cpus)}"
     if part.start:
-        text += f" and start on {_cpus(part.start)}"
+        text += f" and start on {name_cpus(part.start)}"
     if part.later:
-        text += f", in the second half on {_cpus(part.later)}"
+        text += f", in the second half on {name_cpus(part.later)}"
     if part.wakee:
-        text += f", those that are woken on {_cpus(part.wakee)}"
+        text += f", those that are woken on {name_cpus(part.wakee)}"
     return text
-
-
-def _cpus(cpus: Sequence[int]) -> str:
-    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_cpulist(cpus)}"
 
 
 def _kernels(report: Report) -> Iterator[str]:

@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 
+from numalab.cpulist import name_cpus
 from numalab.hunt.loads.load import Cpus, PartKind
 from numalab.hunt.property import Limit, Observation, register_property
 from numalab.hunt.recording import GRACE_MS, MS, LoadRecording
@@ -40,7 +41,7 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
                 task = run.load_tasks[pid]
                 worst = ns
                 text = (
-                    f"{task.kind} {task.number}, which may run on CPUs {_list(sorted(masks))}, ran"
+                    f"{task.kind} {task.number}, which may run on {name_cpus(masks)}, ran"
                     f" on CPU {cpu} for {ns / MS:.2f} ms"
                 )
         yield Observation(worst / MS, text)
@@ -93,15 +94,13 @@ def reachability(run: LoadRecording) -> Iterator[Observation]:
             worked = int(ran.filter(pl.col("cpu").is_in(mine))["ns"].sum())
             unused = min(total(idle[cpu]) if cpu in idle else 0 for cpu in mine)
             share = unused / window.length_ns if not worked else 0.0
-            what = f"ran there for {worked / MS:.0f} ms in" if worked else "never did in"
-            text = (
-                f"tasks that may run on node {node.id} (CPUs {_list(mine)}) {what}"
-                f" {window.length_ns / MS:.0f} ms"
-            )
-            if not worked:
+            text = f"tasks that may run on node {node.id} ({name_cpus(mine)}) "
+            if worked:
+                text += f"ran there for {worked / MS:.0f} ms in {window.length_ns / MS:.0f} ms"
+            else:
                 text += (
-                    f", of which it was idle for {100 * share:.0f} % while one of them waited"
-                    " elsewhere"
+                    f"never ran there in {window.length_ns / MS:.0f} ms; it was idle for"
+                    f" {100 * share:.0f} % of that time while one of them waited elsewhere"
                 )
             yield Observation(share, text, weak=part.count <= run.topology.cpu_count)
 
@@ -216,7 +215,3 @@ def _mean_range(run: LoadRecording, cpus: Cpus, window: Window) -> float:
         return 0.0
     table = np.vstack(counts)
     return float(np.average(table.max(axis=0) - table.min(axis=0), weights=np.diff(edges)))
-
-
-def _list(cpus: list[int]) -> str:
-    return ",".join(map(str, cpus))
