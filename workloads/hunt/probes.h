@@ -6,8 +6,8 @@
  *   load N calls COUNT wrong COUNT NAME RESULT      NAME is the first wrong one, RESULT negative for an error
  *
  * What they must return has been the same from 5.10 to 7.x; older kernels are not asked (sched(7), sched_setattr(2), setpriority(2),
- * sched_rr_get_interval(2), membarrier(2)), and also how many readers of a pipe a byte wakes (pipe_read(),
- * fs/pipe.c; __wake_up_common(), kernel/sched/wait.c).
+ * sched_rr_get_interval(2), membarrier(2), sched_setaffinity(2), clock_gettime(2)), and also how many readers of a
+ * pipe a byte wakes (pipe_read(), fs/pipe.c; __wake_up_common(), kernel/sched/wait.c).
  */
 #ifndef PROBES_H
 #define PROBES_H
@@ -23,6 +23,9 @@
 #define MS_NS 1000000ULL
 #define READERS 4
 #define BYTES 16
+#define READINGS 8
+#define SPIN_NS 300000
+#define TURNS 40
 
 /* In memory that all share. */
 struct probes {
@@ -87,6 +90,13 @@ static long interval_ms(void)
 	return sched_rr_get_interval(0, &time) ? -1 : time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
+static long priority_now(void)
+{
+	struct sched_param param;
+
+	return sched_getparam(0, &param) ? -1 : param.sched_priority;
+}
+
 static void probe_priorities(void)
 {
 	static const int all[] = { SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE, DEADLINE };
@@ -122,6 +132,7 @@ static void probe_round_robin(long slice_ms)
 	expect("kept-policy", policy_now(), SCHED_RR + 7000);
 	expect("set-param", sched_setparam(0, &(struct sched_param){ 9 }), 0);
 	expect("has-param", policy_now(), SCHED_RR + 9000);
+	expect("get-param", priority_now(), 9);
 	expect("reset", set_policy(SCHED_BATCH, 0, RESET), 0);
 	expect("has-reset", sched_getscheduler(0), SCHED_BATCH | SCHED_RESET_ON_FORK);
 	expect("no-reset", set_policy(SCHED_OTHER, 0, 0), 0);
@@ -245,6 +256,137 @@ static void probe_readers(void)
 	close(ends[1]);
 }
 
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec time = { 0 };
+
+	clock_gettime(clock, &time);
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+/* CPU time is exact when it is read: that of a process with one thread is its thread's, and that of a child grows
+ * while it runs (thread_group_cputime(), task_sched_runtime(), kernel/sched).
+ */
+static void probe_clocks(void)
+{
+	uint64_t before, process, after;
+	int stale = 0;
+	clockid_t clock;
+	pid_t child;
+
+	for (int reading = 0; reading < READINGS; reading++) {
+		uint64_t end = clock_ns(CLOCK_MONOTONIC) + SPIN_NS;
+
+		before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		while (clock_ns(CLOCK_MONOTONIC) < end)
+			;
+		process = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+		after = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		expect("process-time", before <= process && process <= after, 1);
+		stale += process - before < (after - before) / 4; /* one may be, if the CPU stops just then */
+	}
+	expect("time-since-tick", stale < READINGS / 2, 1);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			;
+	}
+	if (child < 0)
+		return;
+	expect("clock-of-child", clock_getcpuclockid(child, &clock), 0);
+	before = clock_ns(clock);
+	for (int tried = 0; tried < 100 && clock_ns(clock) == before; tried++)
+		sleep_ns(5000000);
+	expect("time-of-child", clock_ns(clock) > before, 1);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+static int set_cpu(pid_t pid, int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return sched_setaffinity(pid, sizeof(one), &one);
+}
+
+/* The CPU on which a task is, the 39th field of stat (proc(5)). */
+static long cpu_of(pid_t pid)
+{
+	char path[32], line[512];
+	long cpu = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (file && fgets(line, sizeof(line), file)) {
+		char *field = strrchr(line, ')');
+
+		for (int number = 2; field && number < 39; number++)
+			field = strchr(field + 1, ' ');
+		cpu = field ? strtol(field, NULL, 10) : -1;
+	}
+	if (file)
+		fclose(file);
+	return cpu;
+}
+
+static void turn(pid_t pid, int first, int second)
+{
+	int failed = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int number = 0; number < TURNS; number++)
+		failed += set_cpu(pid, number % 2 ? first : second) != 0;
+	_exit(failed);
+}
+
+/* A mask holds when the call returns, for a running task, too, and when two others set its mask at once
+ * (affine_move_task(), kernel/sched/core.c).
+ */
+static void probe_masks(void)
+{
+	pid_t hog, turners[2];
+	cpu_set_t all;
+	int first = -1, last = -1, status;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		first = first < 0 ? cpu : first;
+		last = cpu;
+		expect("set-mask", set_cpu(0, cpu), 0);
+		expect("cpu-of-mask", sched_getcpu(), cpu);
+	}
+	expect("set-masks", sched_setaffinity(0, sizeof(all), &all), 0);
+	if (first == last)
+		return;
+	hog = fork();
+	if (!hog) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			;
+	}
+	if (hog < 0)
+		return;
+	for (int number = 0; number < 2; number++) {
+		turners[number] = fork();
+		if (!turners[number])
+			turn(hog, number ? last : first, number ? first : last);
+	}
+	for (int number = 0; number < 2; number++)
+		if (turners[number] > 0 && waitpid(turners[number], &status, 0) > 0)
+			expect("set-mask-in-turn", status, 0);
+	expect("set-mask-of-hog", set_cpu(hog, last), 0);
+	expect("cpu-of-hog", cpu_of(hog), last);
+	kill(hog, SIGKILL);
+	waitpid(hog, NULL, 0);
+}
+
 static void limit(int what, rlim_t most)
 {
 	setrlimit(what, &(struct rlimit){ most, RLIM_INFINITY });
@@ -303,6 +445,8 @@ static void probe(pid_t root, long slice_ms)
 	probe_deadlines();
 	probe_barriers();
 	probe_readers();
+	probe_clocks();
+	probe_masks();
 	limit(RLIMIT_NICE, 0);
 	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))

@@ -81,6 +81,26 @@ def tight_quotas(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1600, tuple(parts), groups=tuple(groups))
 
 
+def nested_quotas(rng: random.Random, machine: Topology) -> Load | None:
+    """A quota three groups deep, on few CPUs that groups beside it on each level use, too.
+
+    Where it stops tasks, the groups above go on with the others.
+    """
+    few = some_cpus(rng, everywhere(machine), rng.choice((1, 1, 2)))
+    groups = (
+        Cgroup("a", weight=rng.choice((100, 300)), quota_ms=rng.choice((0, 0, 80 * len(few)))),
+        Cgroup("b", parent="a", quota_ms=rng.choice((0, 0, 40 * len(few)))),
+        Cgroup("c", parent="b", quota_ms=rng.choice((10, 20, 30)), idle=rng.random() < 0.3),
+        Cgroup("d", parent="b", idle=rng.random() < 0.3),
+        Cgroup("e", parent="a", weight=rng.choice((100, 200)), idle=rng.random() < 0.3),
+    )
+    run = rng.choice((1000, 5000))
+    brief = Part("sleeper", len(few), few, run_us=run, sleep_us=run // 2, group="c")
+    limited = rng.choice((brief, Part("hog", rng.choice((1, 2)) * len(few), few, group="c")))
+    beside = [Part("hog", len(few), few, group=name) for name in ("d", "e", "")]
+    return Load(1600, (limited, *rng.sample(beside, rng.choice((2, 3)))), groups=groups)
+
+
 def loose_quotas(rng: random.Random, machine: Topology) -> Load | None:
     """Tasks that sleep often and want less than a quota, of which each CPU keeps a slice."""
     allowed = everywhere(machine)
@@ -216,6 +236,7 @@ FAMILIES: Mapping[Family, float] = {
     nested_groups: 0.6,
     quotas: 0.7,
     tight_quotas: 0.7,
+    nested_quotas: 0.6,
     loose_quotas: 0.4,
     saved_quotas: 0.5,
     cpusets: 0.8,
