@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalab.hunt.properties.balance import spread
-from numalab.hunt.properties.groups import least_group_share, quota, shares
+from numalab.hunt.properties.groups import least_group_share, quota, shares, turns
 from numalab.hunt.recording import MS
 from unit.hunt.recordings import Row, recording
 
@@ -63,6 +63,32 @@ def test_a_quota_that_changes_is_judged_by_its_last_value() -> None:
     assert finding.value == pytest.approx(1.0, rel=0.05)
     late = load.replace("change at=300", "change at=900")
     assert not quota(recording(late, rows)), "too little of the load remains"
+
+
+def test_hogs_of_a_quota_all_get_their_turn() -> None:
+    load = "time ms=1000;group name=a quota=10 period=50;hog n=2 cpus=0-1 group=a"
+    rows: list[Row] = [(1, "hog0.0", 0, 500, 600), (2, "hog0.1", 1, 600, 650)]
+    (finding,) = turns(recording(load, [*rows, (2, "hog0.1", 1, 850, 900)]))
+    assert (finding.value, finding.weak) == (0.8, False)
+    (finding,) = turns(recording(load, [rows[0], (2, "hog0.1", 1, 100, 500)]))
+    assert finding.value == 1.0
+    assert finding.violated and "a hog of group a did not run for 100 %" in finding.text
+    (finding,) = turns(recording(load + ";hog n=1 cpus=0", rows))
+    assert finding.weak, "others compete"
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "group name=a quota=1 period=50;hog n=2 cpus=0-1 group=a",  # not two turns for each
+        "group name=a quota=10 period=50;hog n=1 cpus=0 nice=5 group=a;hog n=1 cpus=1 group=a",
+        "group name=a quota=10 period=50;sleeper n=2 cpus=0-1 group=a",
+        "group name=a quota=10 period=50;hog n=2 cpus=0-1 group=a;change at=200 group=a quota=20",
+        "group name=a quota=90;group name=b parent=a quota=50;hog n=2 cpus=0-1 group=b",
+    ],
+)
+def test_turns_are_not_judged_where_a_quota_may_suffice_for_others_only(load: str) -> None:
+    assert not turns(recording(f"time ms=1000;{load}", [(1, "hog0.0", 0, 500, 1000)]))
 
 
 def test_weights_decide_between_groups_and_nested_groups_count_as_their_parent() -> None:

@@ -26,6 +26,27 @@ def weighted_groups(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1500, parts, groups=groups, changes=changes)
 
 
+def feather_groups(rng: random.Random, machine: Topology) -> Load | None:
+    """Many tasks in a group of the least weight, beside hogs of the usual one on all CPUs.
+
+    The load of such a task is next to nothing, and may be rounded to 0 (`task_h_load()`, 6.12).
+    """
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    count = min(64, rng.choice((4, 6, 8)) * len(allowed))
+    start = rng.choice(((), some_cpus(rng, allowed, len(allowed) // 2)))
+    many = rng.choice((
+        Part("hog", count, allowed, start=start, group="a"),
+        Part("sleeper", count, allowed, start=start, run_us=500, sleep_us=500, group="a"),
+    ))  # fmt: skip
+    beside = rng.choice((
+        Part("hog", len(allowed), allowed, group="b"),
+        Part("sleeper", len(allowed), allowed, run_us=2000, sleep_us=1000, group="b"),
+    ))  # fmt: skip
+    return Load(1200, (many, beside), groups=(Cgroup("a", weight=1), Cgroup("b")))
+
+
 def nested_groups(rng: random.Random, machine: Topology) -> Load | None:
     """Groups within a group, beside another one and beside tasks in none."""
     allowed = everywhere(machine)
@@ -79,6 +100,18 @@ def tight_quotas(rng: random.Random, machine: Topology) -> Load | None:
     if rng.random() < 0.4:
         parts.append(Part("sleeper", 1, allowed, run_us=500, sleep_us=1500))
     return Load(1600, tuple(parts), groups=tuple(groups))
+
+
+def scarce_quotas(rng: random.Random, machine: Topology) -> Load | None:
+    """Hogs on as many CPUs, whose quota is for few of them: each gets its turn."""
+    allowed = everywhere(machine)[:10]  # as many parts as a load may have
+    if len(allowed) < 3:
+        return None
+    quota, period = rng.choice(((4, 20), (2, 20), (10, 50), (10, 100)))
+    parts = [Part("hog", len(allowed), allowed, group="a")]
+    if rng.random() < 0.7:
+        parts = [Part("hog", 1, (cpu,), group="a") for cpu in allowed]
+    return Load(1600, tuple(parts), groups=(Cgroup("a", quota_ms=quota, period_ms=period),))
 
 
 def nested_quotas(rng: random.Random, machine: Topology) -> Load | None:
@@ -233,9 +266,11 @@ def grouped(rng: random.Random, load: Load) -> Load:
 
 FAMILIES: Mapping[Family, float] = {
     weighted_groups: 1.0,
+    feather_groups: 0.5,
     nested_groups: 0.6,
     quotas: 0.7,
     tight_quotas: 0.7,
+    scarce_quotas: 0.5,
     nested_quotas: 0.6,
     loose_quotas: 0.4,
     saved_quotas: 0.5,

@@ -3,13 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from numalab.hunt.compare.quantity import Quantity, register_difference
 from numalab.hunt.loads.load import Cgroup, Load
 from numalab.hunt.property import Observation, register_property
 from numalab.hunt.recording import MS, LoadRecording
+from numalab.recording.intervals import covered, longest, minus
 from numalab.recording.window import Window
 
 _LEAST_MS = 400  # four periods
+_TURN_MS = 5  # sysctl_sched_cfs_bandwidth_slice: what a CPU takes of a quota at once
 
 
 @register_property("quota", unit="times", most=2.0, suspect=1.15, any_load=True)
@@ -41,6 +45,33 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
             f"group {group.name}, which may use {allowed / MS:.0f} ms of CPU time in"
             f" {window.length_ns / MS:.0f} ms, used {ran / MS:.0f} ms",
         )  # fmt: skip
+
+
+@register_property("quota-turns", unit="of the time", most=0.95, suspect=0.6, any_load=True)
+def turns(run: LoadRecording) -> Iterator[Observation]:
+    """Hogs of a group with a quota all get their turn, if it suffices for two turns of each.
+
+    The value is the longest time that one of them did not run, as a share of the settled time
+    (`distribute_cfs_runtime()`, kernel/sched/fair.c, 6.12). Weak beside other tasks.
+    """
+    load, window = run.load, run.settled
+    limited = [group for group in load.groups if group.quota_ms]
+    if len(limited) != 1 or not load.is_steady or window.length_ns < _LEAST_MS * MS:
+        return
+    (group,) = limited
+    places = load.places_in(group)
+    parts = [load.parts[place] for place in places]
+    if not parts or {(part.kind, part.policy, part.nice) for part in parts} != {("hog", "fair", 0)}:
+        return
+    granted = window.length_ns * group.quota_ms / group.period_ms
+    if granted < 2 * _TURN_MS * MS * sum(part.count for part in parts):
+        return
+    whole = (np.array([window.start_ns], np.int64), np.array([window.end_ns], np.int64))
+    pids = [pid for place in places for crew in run.crews(place) for pid in crew.pids]
+    gaps = [longest(minus(whole, covered(run.spans.filter(pid=pid))))[0] for pid in pids]
+    value = max(gaps, default=0) / window.length_ns
+    text = f"a hog of group {group.name} did not run for {100 * value:.0f} % of the time"
+    yield Observation(value, text, weak=len(places) < len(load.parts))
 
 
 @register_property("group-shares", unit="times", most=3.0, suspect=1.4)
