@@ -30,7 +30,8 @@ class TableLine:
     """One line; `code` is None where it has none, and `reason` says why.
 
     `ways` are of the body of an `if`: the jumps of its `condition` that lead there, and whether
-    they do so when they are taken. `function` is the one around it in the source, "" for none.
+    they do so when they are taken. `function` is the one around it in the source, or the macro, ""
+    for none.
     """
 
     file: str
@@ -212,7 +213,10 @@ def table_lines(
         else:
             why = source.reason(number)
             state = LineState.COMPILED_OUT if why.compiled_out else LineState.NO_CODE
-            yield TableLine(name, number, kind, content, None, why.text, state)
+            yield TableLine(
+                name, number, kind, content, None, why.text, state,
+                function=enclosing_function(text, number),
+            )  # fmt: skip
 
 
 def _ways_to(

@@ -1,7 +1,7 @@
 """Prepares reach: what the guests of both kernels of a patch have to count."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.errors import UserError
@@ -15,7 +15,13 @@ from numalab.reach.fingerprint import changed_data, changed_functions, changed_v
 from numalab.reach.kernel_code_artifact import KernelCode, ObjectText, kernel_code
 from numalab.reach.line_table import LineTable, TableFunction, TableLine, table_lines
 from numalab.reach.model import CodeChange, LineState, Side
-from numalab.reach.source_text import SourceText, enclosing_function, parse_config
+from numalab.reach.source_text import (
+    BLANK,
+    COMMENT,
+    SourceText,
+    enclosing_function,
+    parse_config,
+)
 from numalab.source.changes import FileChange, line_changes
 from numalab.source.series import Series
 
@@ -77,7 +83,8 @@ def prepare_reach(
         change = CodeChange.FUNCTIONS
     changed = [line for own in lines.values() for line in own if line.is_changed]
     covered = {name for line in changed for name in line.functions}
-    entries = {side: tuple(_entries(codes[side], differing, covered)) for side in codes}
+    counted = set() if any(_is_for_others(line, covered) for line in changed) else covered
+    entries = {side: tuple(_entries(codes[side], differing, counted)) for side in codes}
     pairs = _pairs(before, after)
     data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
     is_counted = bool(covered) or any(entries.values())
@@ -200,6 +207,15 @@ def _with(line: TableLine, state: LineState, reason: str) -> TableLine:
     return TableLine(line.file, line.number, line.kind, line.text, None, reason, state)
 
 
+def _is_for_others(line: TableLine, covered: Collection[str]) -> bool:
+    """Tell whether a changed line without code may change the code of other lines.
+
+    It is of a macro, a structure, or a function without changed code: not of a `covered` one.
+    """
+    is_silent = line.reason in (BLANK, COMMENT)
+    return line.state is LineState.NO_CODE and not is_silent and line.function not in covered
+
+
 def _pairs(before: KernelCode, after: KernelCode) -> Iterable[tuple[ObjectText, ObjectText]]:
     old = {item.name: item for item in before.objects}
     for item in after.objects:
@@ -240,9 +256,9 @@ def _code_change(
 
 
 def _entries(
-    code: KernelCode, differing: Mapping[str, tuple[str, ...]], covered: set[str]
+    code: KernelCode, differing: Mapping[str, tuple[str, ...]], covered: Collection[str]
 ) -> Iterable[TableFunction]:
-    """Return the functions whose code differs although none of their lines changed."""
+    """Return the functions whose code differs, but for those that the count of lines covers."""
     for item in (item for item in code.objects if not item.reason):
         starts: dict[str, int] = {}
         for instruction in item.code.instructions:

@@ -19,6 +19,7 @@ _CONTROL = re.compile(r"\}|(if|else|for|while|do|switch|case|default|return|goto
 _STATIC = re.compile(r"static\b([^{(]*=.*|[^{]*;)")
 _DECLARATION = re.compile(r"[A-Za-z_]\w*[\s*]+\w([\w\s*,]|\[[^\]=]*\])*;")
 _ENDS = (";", "{", "}", ":", ")")  # a head such as if (...) ends with a parenthesis
+BLANK, COMMENT = "blank line", "comment"  # reasons of lines that change no code
 _NEARBY = 40  # lines of a statement
 _MAX_TOKENS = 500
 
@@ -56,9 +57,9 @@ class SourceText:
         if condition := self._conditions.get(number):
             return Reason(condition, compiled_out=True)
         if not line.strip():
-            return Reason("blank line")
+            return Reason(BLANK)
         if not code.strip():
-            return Reason("comment")
+            return Reason(COMMENT)
         if number in self._macros:
             return Reason("macro: its code belongs to the lines that use it")
         if _DIRECTIVE.match(code):

@@ -46,7 +46,7 @@ def verdict_text(reach: PatchReach) -> str:
         )
     ran = len(changed) - len(reach.not_reached)
     kind = "changed lines with code" if changed[0].is_changed else "lines beside the change"
-    more = f" and {count} of {len(names)} other functions that differ" if names else ""
+    more = f" and {count} of {len(names)} functions that differ" if names else ""
     return f"{reach.series}: {reach.verdict}, {ran} of {len(changed)} {kind}{more} ran"
 
 
@@ -89,7 +89,7 @@ def _side_lines(side: RunReach) -> Iterator[str]:
     for function in side.functions:
         ran = function_text(function, side.runs)
         count = f"{ran} times a run" if function.executions else ran
-        yield f"  {function.name}() differs, without a changed line that has code: {count}"
+        yield f"  {function.name}() may differ by more than changed lines with code: {count}"
     yield from (f"  {note}" for note in side.notes)
 
 

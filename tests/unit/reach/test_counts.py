@@ -86,8 +86,7 @@ def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
     assert reach.patched.lines[0].branches[0].taken == 14
     assert reach.verdict is Reached.PARTLY
     assert verdict_text(reach) == (
-        "x: partly reached, 1 of 2 changed lines with code and 0 of 1 other functions that differ"
-        " ran"
+        "x: partly reached, 1 of 2 changed lines with code and 0 of 1 functions that differ ran"
     )
 
 

@@ -25,7 +25,8 @@ from numalab.reach.fingerprint import (
 )
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import LineTable, TableLine, run_reach
-from numalab.reach.model import CodeChange, LineState
+from numalab.reach.merge import merged
+from numalab.reach.model import CodeChange, LineState, Reached
 from numalab.source.changes import Change, ChangedLine, FileChange
 
 HEADER = """\
@@ -255,6 +256,30 @@ def test_a_changed_macro_changes_its_functions(
     change, table = prepared(tmp_path, monkeypatch, (SOURCE, after))
     assert change is CodeChange.FUNCTIONS
     assert [(item.name, item.address) for item in table.functions] == [("decide", BASE)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("LIMIT 3", "LIMIT 4", ["decide"]),
+        ("int member", "long member", ["decide"]),
+        ("Decides.", "Decides it.", []),
+    ],
+)
+def test_a_changed_line_without_code_may_change_the_function_of_another_changed_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, names: list[str]
+) -> None:
+    before = SOURCE, f"{HEADER}struct pair {{\n\tint member;\n}};\n"
+    source, header = (text.replace(old, new) for text in before)
+    after = source.replace("act(twice(b));", "act(twice(b) + 1);"), header
+    change, table = prepared(tmp_path, monkeypatch, after, before)
+    assert change is CodeChange.LINES
+    assert [item.name for item in table.functions] == names
+    (line,) = [line for line in table.lines if line.is_changed and line.code]
+    counts = {item.address: SiteCount((3,), 0) for item in table.functions}
+    reach = merged([("", run_reach(table, Counts(counts, {})))])
+    assert line.functions == ("decide",)
+    assert reach.verdict is (Reached.PARTLY if names else Reached.NOT)
 
 
 def test_a_changed_initial_value_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
