@@ -5,6 +5,7 @@ each section lies in the kernel where all its functions have their names and siz
 """
 
 import gzip
+import posixpath
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,16 +41,18 @@ from numalab.reach.listing import (
     parse_static_jumps,
     parse_symbols,
     section_bases,
+    source_name,
 )
 from numalab.reach.source_text import parse_config
 
-FORMAT = 7  # raise it when the content of an entry changes
+FORMAT = 8  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
 _COMMAND = re.compile(r"(?:savedcmd|cmd)_\S+ := (.*)")
 _JIFFIES = "jiffies_64"
 _SCHEDULER = "kernel/sched/"
+_BESIDE = ("arch/x86/boot", "arch/x86/realmode/rm", "arch/x86/tools", "scripts", "tools", ".tmp")
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class KernelCode:
     `left_out` counts objects above MAX_OBJECTS. `jiffies` is the address of jiffies_64.
     `run_queue` are the members of struct rq by their offsets, if an object is of the scheduler.
     `outside` are the sources that are part of no object of vmlinux, each with a file of which it is
-    part: the linker script, or an object of the decompressor.
+    part: the linker script, or an object of the decompressor; "" for none.
     """
 
     objects: tuple[ObjectText, ...]
@@ -173,21 +176,21 @@ def _objects(
 ) -> tuple[list[str], int, dict[str, str]]:
     """Return the objects that files are part of, by kbuild's lists of dependencies.
 
-    With the count of those left out, and the files that are part of other files only.
+    With the count of those left out, and the files that are part of other files only, or of none.
     """
-    up = f"{'/'.join('..' for _ in folder.out.relative_to(folder.tree).parts)}/"
-    chosen: dict[str, None] = {}
-    included: dict[str, bool] = {}
-    wanted = {source: re.compile(rf"\s{re.escape(up + source)}\s") for source in sources}
+    chosen, included = dict[str, None](), dict[str, bool]()
+    linked, outside = set[str](), dict.fromkeys(sources, "")
     own = {source: f"{source.removesuffix('.c')}.o" for source in sources}
     for source, name in own.items():
-        if source.endswith(".c") and _is_linked(name) and _command_file(folder, name).is_file():
-            chosen[name] = None
-    search = {source: text for source, text in wanted.items() if own[source] not in chosen}
-    linked, outside = set[str](), dict[str, str]()
+        if source.endswith(".c") and _command_file(folder, name).is_file():
+            outside[source] = name
+            if _is_linked(name):
+                linked.add(source)
+                chosen[name] = None
+    search = [source for source in sources if source not in linked]
     for file in sorted(folder.out.rglob(".*.cmd")) if search else ():
         text = file.read_text(encoding="utf-8", errors="replace")
-        inside = [source for source, pattern in search.items() if pattern.search(text)]
+        inside = [source for source in search if _depends(folder, text, source)]
         if not inside:
             continue
         name = file.relative_to(folder.out).with_name(file.name[1:-4]).as_posix()
@@ -203,10 +206,17 @@ def _objects(
     return [*chosen, *ranked[:most]], len(ranked[most:]), rest
 
 
+def _depends(folder: BuildFolder, text: str, source: str) -> bool:
+    """Tell whether a list of dependencies has a source: `../a/../b.h`, or with its whole path."""
+    end = f"/{posixpath.basename(source)}"
+    words = re.findall(rf"(?<=\s)\S*{re.escape(end)}(?=\s)", text) if end in text else ()
+    names = {source_name(word, str(folder.out), str(folder.tree)) for word in words}
+    return source in names
+
+
 def _is_linked(name: str) -> bool:
-    """Tell whether a file is an object of vmlinux, not of the decompressor or a test of kbuild."""
-    elsewhere = ("arch/x86/boot", "arch/x86/realmode", "scripts", "tools", ".tmp")
-    return name.endswith(".o") and not name.startswith(elsewhere)
+    """Tell whether a file is an object of vmlinux, not of the decompressor or a host's program."""
+    return name.endswith(".o") and not name.startswith(_BESIDE)
 
 
 def _is_near(name: str) -> bool:
@@ -251,6 +261,8 @@ def _compile(
     reason = _reason(made, target, executed, symbols, bases)
     place = target.with_name(f"{target.name}.linked")
     _link(target, place, bases)
+    if not place.exists():  # as of the vDSO, which lies at none of the kernel's addresses
+        place, reason = target, reason or "it cannot be linked alone"
     option = ["--disassemble", "--line-numbers", "--inlines", "--no-show-raw-insn"]
     data = [section for section, flags in sections.values() if "A" in flags and "X" not in flags]
     tree, out = folder.tree, folder.out

@@ -27,7 +27,7 @@ from numalab.source.series import Series
 
 _OPTION = re.compile(r"^(?:menu)?config[ \t]+(\w+)", re.MULTILINE)
 _COMPILED = (".c", ".h", ".S")
-_TEXTS = (".rst", ".txt", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
+_TEXTS = (".rst", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
 # What no kernel is built from; kbuild runs objtool, resolve_btfids and bpftool.
 _BESIDE = re.compile(
     r"(Documentation|LICENSES|samples|scripts/(coccinelle|gdb)"
@@ -77,7 +77,13 @@ def prepare_reach(
     lines = {side.side: _lines(changes, side, codes[side.side], whole_functions) for side in sides}
     uncounted = _uncounted(changes, base[1], patched[1])
     change = _code_change(lines, differing, before, after)
-    if base[1].bzimage_sha256 == patched[1].bzimage_sha256:
+    same_image = base[1].bzimage_sha256 == patched[1].bzimage_sha256
+    missing = sorted({file for code in codes.values() for file in _missing(code)})
+    if change is CodeChange.NONE and missing and not same_image:
+        note = f"the kernels differ, although no object seems to contain {missing[0]}"
+        uncounted = (*uncounted, note)
+        lines = {side: _unexplained(own, missing, note) for side, own in lines.items()}
+    if same_image:
         change = CodeChange.NONE
     elif uncounted and change in (CodeChange.NONE, CodeChange.DATA):
         change = CodeChange.FUNCTIONS
@@ -194,13 +200,30 @@ def _judged(line: TableLine, code: KernelCode) -> TableLine:
         return line
     if name := code.outside.get(line.file):
         return _with(line, LineState.UNKNOWN, f"it is part of {name}, not of the kernel")
+    if line.file in _missing(code):
+        reason = f"no object of this configuration contains {line.file}"
+        return _with(line, LineState.COMPILED_OUT, reason)
     unknown = [item for item in code.objects if item.reason]
     if unknown:
         return _with(line, LineState.UNKNOWN, f"{unknown[0].name}: {unknown[0].reason}")
-    if not code.objects:
-        reason = f"no object of this configuration contains {line.file}"
-        return _with(line, LineState.COMPILED_OUT, reason)
     return line
+
+
+def _missing(code: KernelCode) -> list[str]:
+    """Return the sources that no object of any kind contains."""
+    return [source for source, name in code.outside.items() if not name]
+
+
+def _unexplained(
+    lines: Iterable[TableLine], missing: Collection[str], reason: str
+) -> list[TableLine]:
+    """Return the lines of missing files as unknown: their objects may have been overlooked."""
+    return [
+        _with(line, LineState.UNKNOWN, reason)
+        if line.file in missing and line.state is LineState.COMPILED_OUT
+        else line
+        for line in lines
+    ]
 
 
 def _with(line: TableLine, state: LineState, reason: str) -> TableLine:
@@ -248,7 +271,7 @@ def _code_change(
     coded = (line.functions or line.state is LineState.UNKNOWN for line in changed)
     if any(coded) and not same_code:
         return CodeChange.LINES
-    rest = [item for code in (before, after) for item in (code.left_out, code.outside)]
+    rest = [item for code in (before, after) for item in (code.left_out, *code.outside.values())]
     if not same_code or any(rest):
         return CodeChange.FUNCTIONS
     data = any(changed_data(old.fingerprint, new.fingerprint) for old, new in pairs)

@@ -184,6 +184,17 @@ def test_an_object_that_g_changes_is_not_trusted(tmp_path: Path) -> None:
     assert other.objects[0].reason.startswith("gcc -g makes other code")
 
 
+def test_the_lines_of_an_object_that_cannot_be_linked_alone_are_unknown(tmp_path: Path) -> None:
+    """The vDSO has symbols that only its own linker script defines."""
+    hidden = '#ifdef HIDDEN\n__attribute__((visibility("hidden")))\n#endif\nextern int page;'
+    source = SOURCE.replace("act(twice(b));", "act(twice(b) + page);")
+    source = source.replace("/* Decides. */", hidden)
+    flags = "$(test -e vmlinux && echo -DHIDDEN)"
+    (item,) = code_of(tmp_path / "tree", source, HEADER, flags=flags).objects
+    assert item.reason == "it cannot be linked alone"
+    assert "decide" in item.fingerprint.functions
+
+
 def test_a_changed_line_with_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after = SOURCE.replace("if (b) {", "if (b > 9) {")
     change, table = prepared(tmp_path, monkeypatch, (after, HEADER))
@@ -590,27 +601,67 @@ def test_a_file_outside_of_all_objects_is_unknown(
     }
 
 
+@pytest.mark.parametrize("same_image", [False, True])
+def test_kernels_that_differ_contain_a_file_that_seems_to_be_in_no_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, same_image: bool
+) -> None:
+    empty = KernelCode((), 0, 1, outside={"kernel/a.h": ""})
+    monkeypatch.setitem(globals(), "code_of", lambda *_: empty)
+    after = SOURCE, HEADER.replace("LIMIT 3", "LIMIT 4")
+    change, table = prepared(tmp_path, monkeypatch, after, same_image=same_image)
+    (line,) = [line for line in table.lines if line.is_changed]
+    if same_image:
+        assert (change, line.state) == (CodeChange.NONE, LineState.COMPILED_OUT)
+        assert line.reason == "no object of this configuration contains kernel/a.h"
+    else:
+        assert (change, line.state, table.data) == (CodeChange.FUNCTIONS, LineState.UNKNOWN, True)
+        assert (
+            table.notes
+            == (line.reason,)
+            == ("the kernels differ, although no object seems to contain kernel/a.h",)
+        )
+
+
 def test_objects_of_a_source(tmp_path: Path) -> None:
     """A file of the linker script or the decompressor is in no object of vmlinux."""
+    tools = tmp_path / "tools/objtool"
     files = {
         "arch/x86/boot/compressed/.misc.o.cmd": ("arch/x86/boot/compressed/misc.c", "l.h"),
         "arch/x86/kernel/.vmlinux.lds.cmd": ("arch/x86/kernel/vmlinux.lds.S", "l.h", "both.h"),
+        "arch/x86/realmode/.init.o.cmd": ("arch/x86/realmode/init.c",),
+        "arch/x86/tools/.relocs.o.cmd": ("arch/x86/tools/relocs.c",),
         "kernel/.a.o.cmd": ("kernel/a.c", "both.h"),
         "lib/.page.o.cmd": ("lib/page.S",),
+        "lib/.time.o.cmd": ("arch/x86/../../vdso/time.c", "kernel/a/../../io/wq.h"),
+        "tools/objtool/.check.o.cmd": ("elf.c", f"{tools}/elf.h"),
+        "tools/objtool/.elf.o.cmd": (),
     }
     for name, sources in files.items():
         path = tmp_path / "build-0" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"  ../{source} \\\n" for source in sources), encoding="utf-8")
+        path.write_text("".join(f"  {Path('..', source)} \\\n" for source in sources))
     folder = BuildFolder(tmp_path, tmp_path / "build-0", lambda _targets: None)
-    misc = "arch/x86/boot/compressed/misc.c"
-    named = ["kernel/a.c", misc, "l.h", "both.h", "lib/page.S", "drivers/x.c"]
-    objects, left_out, outside = kernel_code_artifact._objects(folder, named, [])
-    assert (sorted(objects), left_out) == (["kernel/a.o", "lib/page.o"], 0)
-    assert outside == {
-        misc: "arch/x86/boot/compressed/misc.o",
-        "l.h": "arch/x86/kernel/vmlinux.lds",
+    objects = {
+        "arch/x86/realmode/init.c": "arch/x86/realmode/init.o",
+        "both.h": "kernel/a.o",
+        "io/wq.h": "lib/time.o",
+        "kernel/a.c": "kernel/a.o",
+        "lib/page.S": "lib/page.o",
+        "vdso/time.c": "lib/time.o",
     }
+    outside = {
+        "arch/x86/boot/compressed/misc.c": "arch/x86/boot/compressed/misc.o",
+        "arch/x86/tools/relocs.c": "arch/x86/tools/relocs.o",
+        "drivers/x.c": "",
+        "l.h": "arch/x86/kernel/vmlinux.lds",
+        "tools/objtool/elf.c": "tools/objtool/elf.o",
+        "tools/objtool/elf.h": "tools/objtool/check.o",
+        "wq.h": "",
+    }
+    for source, name in objects.items():
+        assert kernel_code_artifact._objects(folder, [source], []) == ([name], 0, {})
+    every = kernel_code_artifact._objects(folder, [*objects, *outside], [])
+    assert (sorted(every[0]), *every[1:]) == (sorted({*objects.values()}), 0, outside)
 
 
 def test_an_option_that_the_patch_adds_is_of_its_own_lines_only(tmp_path: Path) -> None:
@@ -635,6 +686,8 @@ def test_an_option_that_the_patch_adds_is_of_its_own_lines_only(tmp_path: Path) 
         ("tools/perf/Build", True),
         ("tools/objtool/Makefile", False),
         ("tools/Makefile", False),
+        ("arch/x86/lib/x86-opcode-map.txt", False),
+        ("Documentation/scheduler/sched-ext.txt", True),
         ("samples/bpf/Makefile", True),
         ("Documentation/Makefile", True),
         ("scripts/checkpatch.pl", True),
