@@ -108,7 +108,7 @@ def prepare_reach(
             jiffies=code.jiffies,
             hz=int(config.get("HZ", "250")),
             notes=(*_notes(code), *uncounted),
-            data=data or bool(uncounted) or not is_counted,
+            data=data or bool(uncounted or code.left_out) or not is_counted,
         )
     return ReachPlan(series, change, tables)
 

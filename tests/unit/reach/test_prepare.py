@@ -338,6 +338,10 @@ def test_objects_that_were_not_compared_may_differ(
     change, table = prepared(tmp_path, monkeypatch, (SOURCE.replace("Decides.", "It."), HEADER))
     assert (change, table.data) == (CodeChange.FUNCTIONS, True), "so all loads are compared"
     assert any("3 more objects" in note for note in table.notes)
+    after = SOURCE.replace("if (b) {", "if (b > 9) {")
+    change, table = prepared(tmp_path / "line", monkeypatch, (after, HEADER))
+    reach = merged([("", run_reach(table, Counts({}, {})))])
+    assert (change, reach.verdict) == (CodeChange.LINES, Reached.UNKNOWN)
 
 
 GUARDED = """\
