@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from numalab.reach.listing import Instruction, Row, StaticJump
+from numalab.reach.listing import Instruction, Row, StaticJump, without_padding
 
 # Clones that gcc makes of a function (ipa-cp, ipa-split, cold blocks).
 _COLD = re.compile(r"\.cold(\.\d+)?$")
@@ -104,7 +104,7 @@ class Code:
         for row in self.rows:
             self._by_place.setdefault((row.file, row.line), []).append(row)
         self._static = {jump.address: jump.target for jump in self.static_jumps}
-        for instruction in self.instructions:
+        for instruction in without_padding(self.instructions):
             self._entries.setdefault(instruction.function, instruction.address)
             self._real.setdefault(instruction.places[0], []).append(instruction)
             for place in dict.fromkeys(instruction.places[1:]):

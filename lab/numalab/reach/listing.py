@@ -7,9 +7,9 @@ Formats: `readelf --debug-dump=decodedline` and `=info`, `objdump --disassemble 
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 _ROW = re.compile(r"\S.*?\s+(\d+|-)\s+0x([0-9a-f]+)(?:\[\d+\])?(?:\s+\d+)?(\s+x)?\s*")
 _FILE = re.compile(r"(?:CU: )?(\S.*):(?:\[\+\+\])?")
@@ -25,6 +25,7 @@ _ATTRIBUTE = re.compile(
 _SYMBOL = re.compile(r"\s*\d+: ([0-9a-f]+)\s+(\d+) (\w+)\s+\w+\s+\w+\s+(?:\[.*\] )?(\w+) (\S+)")
 # What no instruction follows; nops are padding, except those of static branches.
 _ENDS = ("jmp", "ret", "ud2", "iret", "hlt", "nop", "data16", "cs ")
+_NOP = re.compile(r"(data16 |cs )*(nop|xchg +%ax,%ax)")
 _JUMP_ENTRY = 16  # bytes: struct jump_entry of arch/x86 (include/linux/jump_label.h)
 
 
@@ -126,6 +127,18 @@ def parse_instructions(text: str, tree: str) -> tuple[Instruction, ...]:
         elif match := _FUNCTION.fullmatch(line):
             function = match[1]
     return tuple(instructions)
+
+
+def without_padding(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
+    """Yield instructions in order without the nops behind the last one of a function.
+
+    They align the next function and never run; objdump gives them the place before them.
+    """
+    for _, group in groupby(instructions, key=lambda instruction: instruction.function):
+        own = list(group)
+        while own and _NOP.match(own[-1].text):
+            own.pop()
+        yield from own
 
 
 def parse_static_jumps(text: str, bases: Mapping[str, int]) -> tuple[StaticJump, ...]:

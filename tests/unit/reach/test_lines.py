@@ -135,6 +135,61 @@ def test_a_static_branch_is_a_jump_of_its_line() -> None:
     assert [(jump.is_static, jump.target_line) for jump in line.jumps] == [(True, 776)]
 
 
+# dequeue_task_fair() of a patched Linux 6.12 by gcc 12.2 (shortened): the body of a rare condition
+# is the last code of the function, so that objdump gives its line to what aligns the next one.
+PADDED_ROWS = """\
+CU: ../kernel/sched/fair.c:
+File name                            Line number    Starting address    View    Stmt
+fair.c                                      5048  0xda2               x
+fair.c                                      5049  0xda4               x
+fair.c                                      5055  0xda4       1       x
+fair.c                                      5049  0xdca               x
+fair.c                                      5049  0xdca       1       x
+fair.c                                      8957  0xde0               x
+fair.c                                         -  0xde8
+"""
+PADDED = """\
+
+Disassembly of section .text:
+
+0000000000000da2 <dequeue>:
+update():
+/linux/build-0/../kernel/sched/fair.c:5048
+inlined by /linux/build-0/../kernel/sched/fair.c:7286 (dequeue)
+     da2:\tjb     dca <dequeue+0x28>
+/linux/build-0/../kernel/sched/fair.c:5055
+inlined by /linux/build-0/../kernel/sched/fair.c:7286 (dequeue)
+     da4:\tmov    0x168(%rbx),%rax
+inlined by /linux/build-0/../kernel/sched/fair.c:7286 (dequeue)
+     dc5:\tjmp    da2 <dequeue>
+/linux/build-0/../kernel/sched/fair.c:5049
+inlined by /linux/build-0/../kernel/sched/fair.c:7286 (dequeue)
+     dca:\tmov    %r14d,%eax
+inlined by /linux/build-0/../kernel/sched/fair.c:7286 (dequeue)
+     dd2:\tmov    %eax,0x178(%rbx)
+inlined by /linux/build-0/../kernel/sched/fair.c:7286 (dequeue)
+     dd8:\tjmp    da4 <dequeue+0x2>
+dequeue():
+/linux/build-0/../kernel/sched/fair.c:5049
+     dda:\t{padding}
+
+0000000000000de0 <pick>:
+pick():
+/linux/build-0/../kernel/sched/fair.c:8957
+     de0:\tpush   %rbp
+"""
+
+
+@pytest.mark.parametrize("padding", ["nopw   0x0(%rax,%rax,1)", "data16 cs nopw 0x0(%rax)", "nop"])
+def test_what_aligns_the_next_function_is_no_copy_of_a_line(padding: str) -> None:
+    rows = parse_rows(PADDED_ROWS, f"{TREE}/build-0", TREE)
+    listing = parse_instructions(PADDED.replace("{padding}", padding), TREE)
+    line = Code(rows, listing, ()).line((FILE, 5049))
+    assert line is not None
+    assert line.parts == (((0xDCA,),),)
+    assert executions(line, {0xDA2: 9, 0xDA4: 9, 0xDC5: 9}) == 0
+
+
 def test_a_line_without_rows_has_no_code() -> None:
     assert code().line((FILE, 768)) is None
 
