@@ -43,9 +43,12 @@ def render_reply(verdict: PatchVerdict) -> str:
 
 def _blocks(verdict: PatchVerdict) -> Iterator[_Block]:
     yield [line for subject in verdict.subjects for line in _quoted(subject)]
+    did, where = "compared", " on virtual NUMA machines"
+    if not verdict.runs and not verdict.hunt.machines:
+        did, where = "built", ""
     yield _wrapped(
-        f"I compared {verdict.baseline} ({verdict.release}) with and without this patch on"
-        f" virtual NUMA machines with numalab. Result: {headline(verdict)}."
+        f"I {did} {verdict.baseline} ({verdict.release}) with and without this patch{where} with"
+        f" numalab. Result: {headline(verdict)}."
     )
     if verdict.lost is not None:
         yield _wrapped(f"{lost_text(verdict.lost)}:")

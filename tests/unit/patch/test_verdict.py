@@ -591,6 +591,14 @@ def test_cells_without_a_run_are_not_claimed() -> None:
         assert text in render_reply(part).replace("\n", " ")
 
 
+def test_a_reply_claims_no_comparison_without_a_run() -> None:
+    built = render_reply(verdict([], word="not compiled")).replace("\n", " ")
+    assert "I built debian-6.12 (6.12.1) with and without this patch with numalab." in built
+    for did in ({"runs": 7}, {"hunt": HuntOutcome(machines=1)}):
+        text = render_reply(verdict([], word="undecided", **did)).replace("\n", " ")
+        assert "I compared debian-6.12 (6.12.1) with and without this patch on virtual" in text
+
+
 def test_a_long_subject_is_quoted_whole() -> None:
     subject = f"sched/numa: {'Scan a fourth as often ' * 4}at most"
     mail = render_reply(replace(whole(), subjects=(subject,)))
