@@ -9,6 +9,7 @@ from numalab.campaign.build import Builds, BuiltStudy, Setting
 from numalab.capture.spec import SCX_EVENTS, CaptureSpec, TraceEvent
 from numalab.errors import LabError, UserError
 from numalab.guest.kvm import Choice
+from numalab.guest.run import CANNOT_RUN
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.machine.model import SHIFTS, Mode
@@ -125,6 +126,11 @@ class Ended:
     def by_lab(self) -> bool:
         """Whether a plug-in, another input or numalab itself failed."""
         return self.exit_code in (UserError.exit_code, LabError.exit_code)
+
+    @property
+    def by_job(self) -> bool:
+        """Whether the job asks for what the kernel does not have: a trace event, a tunable."""
+        return self.error.startswith(f"{CANNOT_RUN}: this kernel has no ")
 
 
 # Executes a task and reports its phases in words. Never raises an Exception.

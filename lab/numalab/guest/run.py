@@ -54,6 +54,7 @@ class Remark:
         return [cls(kind, f"{before}{text}") for text in texts]
 
 
+CANNOT_RUN = "the guest cannot run the job"
 _GAVE_UP = 125  # images/guest/init: the job could not be run at all
 
 
@@ -230,7 +231,7 @@ def _kept_if_interrupted(
 def _check_gave_up(status: int, end: End) -> None:
     if status == _GAVE_UP and end.watchdog.message:
         tail = excerpt(end.watchdog.kept)
-        raise WorkloadFailed(f"the guest cannot run the job: {end.watchdog.message}\n{tail}")
+        raise WorkloadFailed(f"{CANNOT_RUN}: {end.watchdog.message}\n{tail}")
 
 
 def _status(run_dir: RunDir, end: End) -> int | None:

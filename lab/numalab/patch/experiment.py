@@ -78,12 +78,14 @@ class ExperimentOutcome:
     def lost_alone(self, side: Side) -> tuple[Ended, ...]:
         """Return the runs that a kernel lost in cells in which the other one only finished runs.
 
-        An error of a plug-in, or of numalab itself, is no loss of a kernel.
+        An error of a plug-in, or of numalab itself, is no loss of a kernel; nor is the end of a job
+        that asks for an event or a tunable which the kernel does not have.
         """
         other: Side = BASELINE if side == PATCHED else PATCHED
         finished = {run.cell.name for run in self.runs if run.manifest.variant == other}
         cells = finished - {_place(end)[0] for end in self.lost(other)}
-        return tuple(end for end in self.lost(side) if _place(end)[0] in cells and not end.by_lab)
+        ends = (end for end in self.lost(side) if not (end.by_lab or end.by_job))
+        return tuple(end for end in ends if _place(end)[0] in cells)
 
     def failed(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
         """Return the cells that are not compared because runs failed: more time compares none.

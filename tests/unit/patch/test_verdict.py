@@ -13,6 +13,7 @@ import pytest
 from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
 from numalab.errors import LabError, UserError
+from numalab.guest.run import CANNOT_RUN
 from numalab.hunt.compare.outcomes import Suspicion
 from numalab.hunt.finding import Finding
 from numalab.measure import Direction, Measure
@@ -275,7 +276,9 @@ def test_regression_gives_exit_code_1_and_improvement_0() -> None:
 def lost(*names: str, finished: Sequence[StoredRun] = (), **how: Any) -> ExperimentOutcome:
     """Return an experiment of which these runs failed."""
     failures = tuple(
-        Failure("s", Results(Path("/nowhere")), Ended(name, 1.0, "the guest was lost", **how))
+        Failure(
+            "s", Results(Path("/nowhere")), Ended(name, 1.0, **({"error": "it was lost"} | how))
+        )
         for name in names
     )
     return ExperimentOutcome(tuple(finished), 4, (), failures, time_over=False)
@@ -308,6 +311,25 @@ def test_an_error_of_a_plug_in_or_of_numalab_is_no_loss_of_a_kernel(code: int) -
     failed = lost(*LOST_TWICE, finished=runs([10], []), exit_code=code)
     assert lost_of(failed) is None
     assert failed.gave_up, "more runs would fail, too"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_loss"),
+    [
+        ("this kernel has no event sched:sched_stick_numa", False),
+        ("this kernel has no tunable /proc/sys/kernel/numa_balancing", False),
+        ("the kernel refused 1 for /proc/sys/kernel/numa_balancing", True),
+    ],
+)
+def test_what_a_patch_removes_is_no_loss(said: str, is_loss: bool) -> None:
+    error = f"{CANNOT_RUN}: {said}\n  [ 1.0] last words"
+    ended = lost(*LOST_TWICE, finished=runs([10], []), error=error, exit_code=9)
+    assert (lost_of(ended) is not None) is is_loss
+    assert ended.gave_up
+    remarks = list(losses(ended, lost_of(ended), HuntOutcome()))
+    assert remarks == (
+        [] if is_loss else [f"2 runs of the patched kernel failed: {CANNOT_RUN}: {said}"]
+    )
 
 
 def test_the_name_of_a_machine_decides_no_side() -> None:
