@@ -151,7 +151,7 @@ def _matrices(run: Recording) -> tuple[Matrix, ...]:
 
 def _series(run: Recording) -> tuple[TimeSeries, ...]:
     slices, machine = run.slices, run.machine
-    lengths = slices.lengths_ns()
+    lengths = run.sums.known_ns(slices)
 
     def by_node(
         name: str, title: str, unit: str, table: pl.DataFrame, scale: float
@@ -166,6 +166,8 @@ def _series(run: Recording) -> tuple[TimeSeries, ...]:
                 slices.ends_ms,
                 tuple(
                     round(scale * ns.get((node, number), 0) / length / per_cpu, 4)
+                    if length
+                    else None
                     for number, length in enumerate(lengths)
                 ),
             )
@@ -243,6 +245,9 @@ def _notes(run: Recording) -> tuple[str, ...]:
         notes.append(
             "which task belongs to which process is not known; `sample` with `tasks` tells it"
         )
+    if not run.sums.follow_tasks(run.window):
+        lost = 100 * run.sums.lost_ns / run.window.length_ns
+        notes.append(f"events were lost in {lost:.0f} % of the window: residence is of the rest")
     if run.samples is None:
         notes.append("nothing was sampled: no locality over time, no distance to preferred nodes")
     if run.decisions.height > MAX_DECISIONS:

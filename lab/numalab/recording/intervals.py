@@ -39,8 +39,24 @@ def joined(sets: Iterable[Spans]) -> Spans:
 
 def met(spans: Spans, other: Spans) -> Spans:
     """Return the time that both sets cover."""
+    _, start, end = _pieces(spans, other)
+    return start, end
+
+
+def rows_without(table: pl.DataFrame, holes: Spans) -> pl.DataFrame:
+    """Cut the rows of a table (start_ns, end_ns) to the time that `holes` do not cover."""
+    if table.is_empty() or not len(holes[0]):
+        return table
+    rows = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    whole = (rows[0].min(keepdims=True), rows[1].max(keepdims=True))
+    row, start, end = _pieces(rows, minus(whole, holes))
+    return table[row].with_columns(start_ns=start, end_ns=end)
+
+
+def _pieces(spans: Spans, other: Spans) -> tuple[Ints, Ints, Ints]:
+    """Return each piece that `other` covers of a span: the row of the span, start and end."""
     if not len(spans[0]) or not len(other[0]):
-        return NOTHING
+        return NOTHING[0], *NOTHING
     first = np.searchsorted(other[1], spans[0], "right")
     count = np.maximum(np.searchsorted(other[0], spans[1], "left") - first, 0)
     row = np.repeat(np.arange(len(spans[0])), count)
@@ -48,7 +64,7 @@ def met(spans: Spans, other: Spans) -> Spans:
     start = np.maximum(spans[0][row], other[0][which])
     end = np.minimum(spans[1][row], other[1][which])
     full = end > start
-    return start[full], end[full]
+    return row[full], start[full], end[full]
 
 
 def within(spans: Spans, at: Ints) -> npt.NDArray[np.bool_]:

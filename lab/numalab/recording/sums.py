@@ -8,7 +8,7 @@ import polars as pl
 
 from numalab.recording.chunks import EventChunk
 from numalab.recording.events import of_interest
-from numalab.recording.intervals import covered, total
+from numalab.recording.intervals import Spans, covered, rows_without, total
 from numalab.recording.masks import Masks
 from numalab.recording.migrations import SCHEMA as MOVES
 from numalab.recording.migrations import migrations
@@ -16,10 +16,11 @@ from numalab.recording.numa_decisions import SCHEMA as DECISIONS
 from numalab.recording.numa_decisions import node_of_cpu, numa_decisions
 from numalab.recording.spans import RunTimeline, run_timeline
 from numalab.recording.stays import BIRTHS, births, queue_lengths
-from numalab.recording.window import OFFLINE, Slices, by_slice
+from numalab.recording.window import OFFLINE, Slices, Window, by_slice
 from numalab.recording.work_conservation import VIOLATION, joined, longest, violations
 
 MAX_LISTED = 20
+MOST_LOST_PERCENT = 1  # of the window
 _TIME = {"pid": pl.Int32, "node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
 _NODE = {"node": pl.Int16, "slice": pl.Int64, "ns": pl.Int64}
 _LAST = {"pid": pl.Int32, "node": pl.Int16}
@@ -45,17 +46,21 @@ class RunSums:
     """Sums over the chunks so far.
 
     `time` is CPU time of the tasks of interest, `busy` of any task by node and slice, `queued` the
-    time of runnable tasks by node and slice. `final` is the last CPU of every task, `names` the
-    last names. `born` is when tasks began, `reused` the process ids that several tasks of interest
-    had. `timeline` is None for more than one chunk, so that memory stays bounded.
+    time of runnable tasks by node and slice. `lost` is the time of lost events by CPU, `unknown`
+    that on any allowed CPU by slice; `busy`, `queued`, and `time_of_node` of the tasks of interest
+    leave it out. `final` is the last CPU of every task, `names` the last names. `born` is when
+    tasks began, `reused` the process ids that several tasks of interest had. `timeline` is None for
+    more than one chunk, so that memory stays bounded.
     """
 
     time: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_TIME))
     busy: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_NODE))
     queued: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_NODE))
     busy_cpu: Counter[int] = field(default_factory=Counter)
+    time_of_node: Counter[int | None] = field(default_factory=Counter)
+    lost: Counter[int] = field(default_factory=Counter)
+    unknown: Counter[int] = field(default_factory=Counter)
     idle_ns: int = 0
-    lost_ns: int = 0
     changes: int = 0
     reused: set[int] = field(default_factory=set)
     last_node: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LAST))
@@ -68,6 +73,19 @@ class RunSums:
     names: dict[int, str] = field(default_factory=dict)
     timeline: RunTimeline | None = None
 
+    @property
+    def lost_ns(self) -> int:
+        """How long events of any allowed CPU were lost."""
+        return self.unknown.total()
+
+    def known_ns(self, slices: Slices) -> list[int]:
+        """Return how much of each slice no allowed CPU lost events in."""
+        return [all_ - self.unknown[number] for number, all_ in enumerate(slices.lengths_ns())]
+
+    def follow_tasks(self, window: Window) -> bool:
+        """Return whether so few events were lost that it is known where tasks converged."""
+        return 100 * self.lost_ns <= MOST_LOST_PERCENT * window.length_ns
+
 
 def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
     """Add up all chunks."""
@@ -76,8 +94,9 @@ def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
         inside = pl.col("time_ns").is_between(chunk.window.start_ns, chunk.window.end_ns)
         events = chunk.events.filter(inside)
         sums.born.append(births(events))
-        _running(sums, chunk, scope)
-        _waiting(sums, chunk, scope)
+        unknown = _losing(sums, chunk, scope)
+        _running(sums, chunk, scope, unknown)
+        _waiting(sums, chunk, scope, unknown)
         moved = migrations(events, chunk.stays, scope.node_of)
         sums.moved.append(moved)
         sums.decided.append(numa_decisions(chunk.events, chunk.window, scope.node_of))
@@ -87,10 +106,23 @@ def add_up(chunks: Iterable[EventChunk], scope: Scope) -> RunSums:
     return sums
 
 
-def _running(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
+def _losing(sums: RunSums, chunk: EventChunk, scope: Scope) -> Spans:
+    """Add up the time of lost events; return when events of an allowed CPU were lost."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    sums.lost.update(dict(chunk.lost.group_by("cpu").agg(length.sum()).iter_rows()))
+    unknown = covered(chunk.lost.filter(pl.col("cpu").is_in(scope.allowed)))
+    table = pl.DataFrame({"start_ns": unknown[0], "end_ns": unknown[1]})
+    sums.unknown.update(dict(by_slice(table, scope.slices).iter_rows()))
+    return unknown
+
+
+def _running(sums: RunSums, chunk: EventChunk, scope: Scope, unknown: Spans) -> None:
     mine = chunk.spans.filter(of_interest(scope.tasks) & pl.col("pid").is_not_null())
     sums.time = _sum(sums.time, by_slice(mine, scope.slices, "pid", "node"))
-    some = chunk.spans.filter(pl.col("pid") > 0)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    by_node = rows_without(mine, unknown).group_by("node").agg(length.sum())
+    sums.time_of_node.update(dict(by_node.iter_rows()))
+    some = rows_without(chunk.spans.filter(pl.col("pid") > 0), unknown)
     sums.busy = _sum(sums.busy, by_slice(some, scope.slices, "node"))
     sums.busy_cpu.update(busy_ns(chunk.spans, scope.tasks))
     _change_nodes(sums, mine)
@@ -118,13 +150,12 @@ def _change_nodes(sums: RunSums, ran: pl.DataFrame) -> None:
     sums.last_node = rows.group_by("pid", maintain_order=True).agg(pl.col("node").last())
 
 
-def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
+def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope, unknown: Spans) -> None:
     lengths = queue_lengths(chunk.stays, chunk.window, list(scope.allowed))
     cut = violations(
         lengths, chunk.stays, chunk.spans, chunk.lost, masks=scope.masks, offline=scope.offline
     )
     sums.idle_ns += total(covered(cut))
-    sums.lost_ns += total(covered(chunk.lost.filter(pl.col("cpu").is_in(scope.allowed))))
     open_violations = sums.longest.filter(pl.col("end_ns") == chunk.window.start_ns)
     kept = longest(cut, lengths, chunk.stays, MAX_LISTED, masks=scope.masks, window=chunk.window)
     met = cut.filter(pl.col("start_ns") == chunk.window.start_ns)["cpu"]
@@ -134,7 +165,7 @@ def _waiting(sums: RunSums, chunk: EventChunk, scope: Scope) -> None:
     sums.longest = _longest(joined(pl.concat([sums.longest, kept])), chunk.window.end_ns)
     node = node_of_cpu("cpu", scope.node_of)
     waiting = lengths.filter(pl.col("runnable") > 0).with_columns(node=node)
-    per_slice = by_slice(waiting, scope.slices, "node", weight="runnable")
+    per_slice = by_slice(rows_without(waiting, unknown), scope.slices, "node", weight="runnable")
     sums.queued = _sum(sums.queued, per_slice)
     last = chunk.stays.group_by("pid").agg(pl.col("comm", "cpu").last())
     sums.final = pl.concat([last, sums.final.join(last, on="pid", how="anti")])

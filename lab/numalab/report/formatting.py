@@ -22,6 +22,7 @@ STATISTICS_NOTE = (
     "and may disagree with the outcome"
 )
 NOT_SUPPORTED = "n/s"
+LOST_NOTE = "figures from the trace may be wrong in either direction"
 NOT_SUPPORTED_NOTE = f"{NOT_SUPPORTED}: no run measured it; it is not 0"
 FROM_ZERO = "from 0"
 MOST_NAMED = 3  # differences of one outcome in a verdict
@@ -360,7 +361,7 @@ def notes(report: CellReport) -> list[str]:
     if any(None in row.summaries for row in report.comparisons):
         lines.append(NOT_SUPPORTED_NOTE)
     if lost := sum(run.provenance.lost_events for run in report.runs):
-        lines.append(f"{lost} trace events were lost; figures from the trace may be too low")
+        lines.append(f"{lost} trace events were lost; {LOST_NOTE}")
     if unfinished := len(report.unfinished):
         lines.append(
             f"{unfinished} of {runs_of(len(report.runs))} gave no result; no figure has them"

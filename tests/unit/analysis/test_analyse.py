@@ -190,7 +190,49 @@ def test_time_with_lost_events_is_left_out(trace: Trace, three_nodes: Topology) 
     )
     assert by_name["unknown_time"] == 40
     assert by_name["idle_while_overloaded"] == 100
-    assert by_name["task_busy_share_cpu0"] == 60
+    assert by_name["task_busy_share_cpu0"] == 100
+    assert by_name["queue_imbalance"] == 2
+
+
+@pytest.mark.parametrize("lost", [10, 600])
+def test_lost_events_change_no_share(trace: Trace, three_nodes: Topology, lost: int) -> None:
+    """A hog runs on each of two CPUs all the time; the events of CPU 0 are lost from 200 on."""
+    events = trace.table(
+        trace.switch(0, 2, "idle", "hog:2"),
+        trace.switch(0, 0, "idle", "hog:1"),
+        trace.mark(0, "numalab: begin"),
+        trace.other(200, 0, "x"),
+        trace.lost(200 + lost, 0),
+        trace.mark(1000, "numalab: end"),
+        trace.switch(1001, 0, "hog:1", "idle", trace.sleeps),
+    )
+    run = analyse(Recording(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2]))
+    by_name = values(run.measures)
+    assert by_name["unknown_time"] == lost / 10
+    assert (by_name["task_time_share_node0"], by_name["task_time_share_node2"]) == (50, 50)
+    assert (by_name["task_busy_share_min"], by_name["queue_imbalance"]) == (100, 0)
+    few = lost == 10
+    spread = by_name["even_spread_time"], by_name["task_convergence_time"]
+    assert spread == ((0, 0) if few else (None, None))
+    assert by_name["tasks_converged"] == (100 if few else None)
+    curves = {series.values for series in run.findings.series if series.node != 1}
+    assert curves == {(1.0,), (100.0,)}
+    rest = "events were lost in 60 % of the window: residence is of the rest"
+    assert (rest in run.findings.notes) is not few
+
+
+def test_a_cpu_whose_events_are_all_lost_has_no_busy_share(
+    trace: Trace, three_nodes: Topology
+) -> None:
+    begin, end = trace.mark(0, "numalab: begin"), trace.mark(1000, "numalab: end", 1)
+    hogs = [trace.switch(0, 2, "idle", "hog:2"), trace.switch(0, 0, "idle", "hog:1")]
+    events = trace.table(*hogs, begin, trace.lost(1000, 0), end)
+    run = analyse(Recording(events, three_nodes, tasks=["hog"], allowed_cpus=[0, 2]))
+    by_name = values(run.measures)
+    assert (by_name["task_busy_share_cpu0"], by_name["task_busy_share_cpu2"]) == (None, 100)
+    for name in ("task_busy_share_min", "task_time_share_node2", "queue_imbalance"):
+        assert by_name[name] is None
+    assert {series.values for series in run.findings.series} == {(None,)}
 
 
 def test_a_move_to_the_same_cpu_is_none(trace: Trace, three_nodes: Topology) -> None:

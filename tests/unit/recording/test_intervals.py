@@ -14,6 +14,7 @@ from numalab.recording.intervals import (
     met,
     minus,
     overlaps,
+    rows_without,
     total,
     union,
     without,
@@ -81,3 +82,17 @@ def test_overlaps_are_of_each_span(
         for low, high in zip(spans[0].tolist(), spans[1].tolist(), strict=True)
     ]
     assert overlaps(spans, made(other)).tolist() == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(pieces, pieces)
+def test_rows_are_cut_where_the_holes_are(
+    rows: list[tuple[int, int]], holes: list[tuple[int, int]]
+) -> None:
+    """Each row stays apart from others at the same time."""
+    full = [(number, *row) for number, row in enumerate(rows) if row[0] < row[1]]
+    schema = {"row": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+    result = rows_without(pl.DataFrame(full, schema=schema, orient="row"), made(holes))
+    for number, low, high in full:
+        mine = covered(result.filter(pl.col("row") == number))
+        assert points(mine) == set(range(low, high)) - plain(holes)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import polars as pl
 
 from numalab.analysis.measures.family import (
     HIGHER,
@@ -54,18 +53,17 @@ NODE_CHANGES = MeasureFamily(
 
 def _compute(run: Recording) -> Iterator[Measure]:
     recorded = run.has("sched_switch")
-    time = run.sums.time.group_by("node").agg(pl.col("ns").sum())
-    by_node = {node: ns for node, ns in time.iter_rows() if node is not None} if recorded else {}
-    total = sum(by_node.values())
+    time = run.sums.time_of_node
+    total = sum(ns for node, ns in time.items() if node is not None) if recorded else 0
     length = run.window.length_ns
-    share = {}
-    if recorded and length:
-        share = {cpu: 100 * run.sums.busy_cpu[cpu] / length for cpu in run.allowed}
+    followed = {cpu: length - run.sums.lost[cpu] for cpu in run.allowed} if recorded else {}
+    share = {cpu: 100 * run.sums.busy_cpu[cpu] / ns for cpu, ns in followed.items() if ns > 0}
     for node in run.machine.nodes:
-        yield TIME_SHARE.of(100 * by_node.get(node, 0) / total if total else None, node=node)
+        yield TIME_SHARE.of(100 * time[node] / total if total else None, node=node)
     for cpu in run.allowed:
         yield BUSY_SHARE.of(share.get(cpu), cpu=cpu)
-    yield BUSY_SHARE_MIN.of(min(share.values()) if share else None)
+    every = share and len(share) == len(run.allowed)
+    yield BUSY_SHARE_MIN.of(min(share.values()) if every else None)
     yield NODE_CHANGES.of(run.if_nodes(run.sums.changes if recorded else None))
 
 
@@ -123,7 +121,7 @@ EVEN_SPREAD = MeasureFamily(
 
 
 def _convergence(run: Recording) -> Iterator[Measure]:
-    ran = run.has("sched_switch") and bool(run.machine.nodes)
+    ran = run.has("sched_switch") and bool(run.machine.nodes) and run.sums.follow_tasks(run.window)
     for level, (converged, time) in BY_LEVEL.items():
         here = run.residents[level] if ran else ()
         since = [converged_ms(resident.ns, run.slices) for resident in here]

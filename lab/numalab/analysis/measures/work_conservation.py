@@ -48,8 +48,8 @@ UNKNOWN_TIME = MeasureFamily(
     "unknown_time",
     "%",
     LOWER,
-    f"The share of {WINDOW} in which events of an allowed CPU were lost; it is left out of "
-    "idle_while_overloaded.",
+    f"The share of {WINDOW} in which events of an allowed CPU were lost; shares and "
+    "queue_imbalance leave it out; above 1 %, convergence is none.",
     (trace("lost events"),),
 )
 TASKS_FINAL = MeasureFamily(
@@ -85,12 +85,14 @@ def _imbalance(run: Recording) -> float | None:
     allowed = set(run.allowed)
     cpus = {node: len(allowed & set(run.machine.cpus_of[node])) for node in run.machine.nodes}
     used = [node for node, count in cpus.items() if count]
-    lengths = run.slices.lengths_ns()
-    if len(used) < 2 or not lengths:
+    lengths = run.sums.known_ns(run.slices)
+    if len(used) < 2 or not any(lengths):
         return None
     queued = {(node, number): ns for node, number, ns in run.sums.queued.iter_rows()}
     total = 0.0
     for number, length in enumerate(lengths):
+        if not length:
+            continue
         queues = [queued.get((node, number), 0) / length / cpus[node] for node in used]
         total += (max(queues) - min(queues)) * length
     return total / sum(lengths)

@@ -280,7 +280,7 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
         notes.append(f"{cell_tables.nothing_shown(hidden, 'more measure')}: see report.json.")
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):
-        notes.append(f"{lost} trace events were lost; figures from the trace may be too low.")
+        notes.append(f"{lost} trace events were lost; {formatting.LOST_NOTE}.")
     if unfinished := sum(not run.ok for run in runs):
         notes.append(f"{unfinished} of {len(runs)} runs gave no result; no figure has them.")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
