@@ -27,8 +27,9 @@ capture_around() {
     [ -s /job/perf_stat ] || return 0
     events=
     while read -r event; do
-        # For a tracepoint that this kernel lacks perf would refuse all of them.
-        case $event in *:*) [ -e "$TRACING/events/${event%%:*}/${event#*:}/id" ] || continue ;; esac
+        # For a tracepoint that this kernel lacks perf would refuse all of them. `cycles:u` is none:
+        # only modifiers follow (perf-list(1)).
+        case $event in *:*[!DGHIPSWehkpu]*) [ -e "$TRACING/events/${event%%:*}/${event#*:}/id" ] || continue ;; esac
         events=$events${events:+,}$event
     done </job/perf_stat
     [ -z "$events" ] ||

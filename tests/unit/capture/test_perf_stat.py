@@ -1,6 +1,16 @@
 """What perf stat wrote, and the times of the command."""
 
-from numalab.capture.counters import Times, parse_perf_stat, parse_times, perf_counts
+import subprocess
+from pathlib import Path
+
+from numalab.capture.counters import (
+    Times,
+    is_tracepoint,
+    parse_perf_stat,
+    parse_times,
+    perf_counts,
+)
+from numalab.places import project_dir
 from numalab.recording.recording import CommandData
 from numalab.workload.metric_parsers import Metric
 from support.run_sample import measures_of
@@ -40,6 +50,31 @@ def test_an_event_that_the_kernel_lacks_is_none() -> None:
     counts = perf_counts(["cpu-migrations", "migrate:mm_numa_migrate_ratelimit"], CSV)
     assert counts == {"cpu-migrations": 0, "migrate:mm_numa_migrate_ratelimit": None}
     assert perf_counts(["cpu-migrations"], None) == {"cpu-migrations": None}
+
+
+def test_the_guest_asks_perf_for_all_but_tracepoints_that_its_kernel_lacks(tmp_path: Path) -> None:
+    events = (
+        "cs",
+        "cycles:u",
+        "page-faults:uk",
+        "sched:here",
+        "sched:gone",
+        "sched:uk",
+        "gone:Du2",
+    )
+    tracing = tmp_path / "tracing"
+    (tracing / "events/sched/here").mkdir(parents=True)
+    (tracing / "events/sched/here/id").touch()
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/perf_stat").write_text("".join(f"{event}\n" for event in events))
+    script = (project_dir() / "images/guest/capture.sh").read_text()
+    script = script.replace("/job", f"{tmp_path}/job").replace("/sys/kernel/tracing", f"{tracing}")
+    ask = f'{script}\ncapture_around\necho "$CAPTURE_AROUND"'
+    printed = subprocess.run(["sh", "-ec", ask], capture_output=True, text=True, check=True).stdout
+    asked = printed.partition(" -e ")[2].split()[0].split(",")
+    lacking = [event for event in events if event not in asked]
+    assert lacking == ["sched:gone", "gone:Du2"]
+    assert all(map(is_tracepoint, lacking))
 
 
 def test_a_count_is_a_measure_and_those_of_the_hardware_are_timing() -> None:
