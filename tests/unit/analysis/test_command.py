@@ -7,10 +7,11 @@ import pytest
 
 from numalab.analysis.measures.command import GROUPS
 from numalab.analysis.measures.family import explain
-from numalab.capture.counters import Times
+from numalab.capture.counters import Times, perf_measure_name
 from numalab.errors import UserError
 from numalab.measure import Direction, Measure, MeasureKind, SourceKind
 from numalab.recording.recording import CommandData, Recording
+from numalab.statistics.scale import default_scale
 from numalab.workload.metric_parsers import Metric
 
 TIMES, PERF, SCHEDULER, PRINTED = GROUPS[2:]
@@ -64,7 +65,10 @@ def test_perf_has_a_measure_only_where_it_was_asked() -> None:
         ("branches", "perf_branches", MeasureKind.TIMING, Direction.NONE),
         ("ref-cycles", "perf_ref_cycles", MeasureKind.TIMING, Direction.NONE),
         ("dTLB-load-misses", "perf_dTLB_load_misses", MeasureKind.TIMING, Direction.NONE),
-        ("cycles:u", "perf_cycles_u", MeasureKind.TIMING, Direction.NONE),
+        ("branches:u", "perf_branches_u", MeasureKind.TIMING, Direction.NONE),
+        ("cycles:u", "perf_cycles_u", MeasureKind.TIMING, Direction.LOWER),
+        ("page-faults:uk", "perf_page_faults_uk", MeasureKind.PLACEMENT, Direction.NONE),
+        ("cgroup-switches", "perf_cgroup_switches", MeasureKind.PLACEMENT, Direction.NONE),
         ("major-faults", "perf_major_faults", MeasureKind.PLACEMENT, Direction.NONE),
         ("cpu-migrations", "perf_cpu_migrations", MeasureKind.PLACEMENT, Direction.NONE),
         ("sched:sched_swap_numa", "perf_sched_swap_numa", MeasureKind.PLACEMENT, Direction.NONE),
@@ -78,14 +82,30 @@ def test_what_perf_counted_keeps_its_event(
     info = by_name.info
     assert (info.kind, info.direction, info.unit) == (kind, direction, "events")
     assert [(source.kind, source.what) for source in info.sources] == [(SourceKind.PERF, event)]
-    assert name.removeprefix("perf_") in info.definition
+    plain, _, modifiers = (
+        event.rpartition(":") if event.endswith((":u", ":uk")) else (event, "", "")
+    )
+    assert perf_measure_name(plain).removeprefix("perf_") in info.definition
+    assert info.definition.endswith(f"Modifiers: {modifiers}.") is bool(modifiers)
 
 
-def test_clocks_of_perf_are_times_in_milliseconds() -> None:
-    perf = {"task-clock": 1234.56, "cpu-clock": 7.5}
-    infos = [item.info for item in measures(PERF, CommandData("hogs", perf=perf)).values()]
-    assert [info.name for info in infos] == ["perf_task_clock", "perf_cpu_clock"]
-    assert {(info.kind, info.unit) for info in infos} == {(MeasureKind.TIMING, "ms")}
+@pytest.mark.parametrize(
+    ("event", "unit"),
+    [
+        ("task-clock", "ms"),
+        ("cpu-clock", "ms"),
+        ("task-clock:u", "ms"),
+        ("duration_time", "ns"),
+        ("user_time", "ns"),
+        ("system_time", "ns"),
+    ],
+)
+def test_clocks_of_perf_are_times(event: str, unit: str) -> None:
+    (by_name,) = measures(PERF, CommandData("hogs", perf={event: 7.5})).values()
+    info = by_name.info
+    assert (info.kind, info.unit, info.direction) == (MeasureKind.TIMING, unit, Direction.LOWER)
+    assert "How often" not in info.definition and default_scale(unit) == "ratio"
+    assert info.name == perf_measure_name(event)
 
 
 def test_an_event_that_was_not_counted_is_none() -> None:

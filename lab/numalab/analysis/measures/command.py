@@ -146,14 +146,17 @@ HARDWARE = _counts(
     *("LLC_load_misses", "node_loads", "node_load_misses"),
 )  # fmt: skip
 CLOCKS = tuple(
-    MeasureFamily(
-        f"perf_{clock}", "ms", LOWER, f"perf's clock {_DURING}.", _PERF, MeasureKind.TIMING
+    MeasureFamily(f"perf_{clock}", unit, LOWER, f"perf's {what}.", _PERF, MeasureKind.TIMING)
+    for unit, what, *clocks in (
+        ("ms", f"clock {_DURING}", "task_clock", "cpu_clock"),
+        ("ns", "times of the command", "duration_time", "user_time", "system_time"),
     )
-    for clock in ("task_clock", "cpu_clock")
+    for clock in clocks
 )
 SOFTWARE = _counts(
     MeasureKind.PLACEMENT, NONE,
     *("context_switches", "cpu_migrations", "page_faults", "minor_faults", "major_faults"),
+    *("alignment_faults", "emulation_faults", "cgroup_switches"),
 )  # fmt: skip
 # Of an event that its name does not explain.
 TRACEPOINTS = _counts(MeasureKind.PLACEMENT, NONE, "{event}")
@@ -164,11 +167,19 @@ OTHER = tuple(
 
 
 def perf_info(event: str) -> MeasureInfo:
-    """Return what the count of an event of perf means. Its measure's name hides a tracepoint."""
-    name = perf_measure_name(event)
-    possible = TRACEPOINTS if is_tracepoint(event) else (*HARDWARE, *CLOCKS, *SOFTWARE, *OTHER)
-    info = next(info for family in possible if (info := family.explain(name)))
-    return replace(info, sources=(MeasureSource(SourceKind.PERF, event),))
+    """Return what the count of an event of perf means. Its measure's name hides a tracepoint.
+
+    With modifiers (`cycles:u`) an event has the unit and the kind that it has without.
+    """
+    name, sources = perf_measure_name(event), (MeasureSource(SourceKind.PERF, event),)
+    if is_tracepoint(event):
+        possible, plain, text = TRACEPOINTS, name, "{}"
+    else:
+        plain, _, modifiers = event.partition(":")
+        possible, plain = (*HARDWARE, *CLOCKS, *SOFTWARE, *OTHER), perf_measure_name(plain)
+        text = f"{{}} Modifiers: {modifiers}." if modifiers else "{}"
+    info = next(info for family in possible if (info := family.explain(plain)))
+    return replace(info, name=name, definition=text.format(info.definition), sources=sources)
 
 
 def _times(run: Recording) -> Iterator[Measure]:
