@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from shlex import quote
 
@@ -31,8 +32,11 @@ from numalab.results.stored import StoredMeasure
 from numalab.study.model import Study
 from numalab.study.stored import stored_study, stored_topology
 from numalab.topology.predict.firmware import as_guest_numbers
+from numalab.topology.topology import Topology
+from numalab.workload.workload import list_workloads, load_workload, resolve
 
 EVENTS = "its events (events.parquet)"
+WHAT_IT_NAMES = "the node, CPU or counter of its name"
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,15 @@ def add_measures(
             continue
         recording = _recording(run, study, capture)
         measures = []
-        for measure in _compute(wanted, recording, run, failed):
-            if measure.name in stored or (names and measure.name not in names):
-                continue
+        computed = [
+            measure
+            for measure in _compute(wanted, recording, run, failed)
+            if measure.name not in stored and (not names or measure.name in names)
+        ]
+        for measure in _not_given(wanted, {*names} - stored, computed, failed):
+            needs = _needs(measure, recording) or (WHAT_IT_NAMES,)
+            lacking[measure.name, needs].append(run.id)
+        for measure in computed:
             if needs := _needs(measure, recording):
                 lacking[measure.name, needs].append(run.id)
             elif measure.value is not None or measure.name in names:
@@ -132,6 +142,9 @@ def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
             capture,
             about.workload.name,
         )
+    assert recording.command is not None
+    command = replace(recording.command, memory_mib=_memory_mib(run, study, topology))
+    recording = replace(recording, command=command)
     if directory.times.exists() or about.trace is None:
         return recording
     # Without the files of its guest it is not known which optional events the kernel lacks.
@@ -147,6 +160,18 @@ def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
     )
 
 
+def _memory_mib(run: StoredRun, study: Study, topology: Topology) -> float:
+    """Return the memory that a run's workload allocates, 0 if the lab has another workload now."""
+    about = run.manifest.workload
+    for use in study.workloads:
+        if use.label == about.label and use.name in list_workloads():
+            with suppress(UserError):
+                bound = resolve(load_workload(use.name), use.parameters, topology)
+                if bound.parameters == about.parameters:
+                    return bound.memory_mib
+    return 0.0
+
+
 def _compute(
     wanted: Sequence[MeasureGroup], recording: Recording, run: StoredRun, failed: dict[str, str]
 ) -> Iterator[Measure]:
@@ -160,6 +185,22 @@ def _compute(
             failed.setdefault(group.name, str(error))
             continue
         yield from map(modelled, measures) if run.manifest.mode == "timed" else measures
+
+
+def _not_given(
+    wanted: Sequence[MeasureGroup],
+    names: Collection[str],
+    computed: Sequence[Measure],
+    failed: Collection[str],
+) -> Iterator[Measure]:
+    """Yield, without a value, those of `names` that no group gave, as it lacks all their data.
+
+    A group that failed could not give any.
+    """
+    families = [family for group in wanted if group.name not in failed for family in group.families]
+    for name in sorted({*names} - {measure.name for measure in computed}):
+        if any(family.explain(name) for family in families):
+            yield Measure(explain(name), None)
 
 
 def _storable(group: MeasureGroup, recording: Recording, run: StoredRun) -> list[Measure]:

@@ -13,7 +13,7 @@ import pytest
 
 from numalab.analysis.measures.family import explain
 from numalab.api import Recording, register_measure
-from numalab.campaign.added_measures import EVENTS, add_measures
+from numalab.campaign.added_measures import EVENTS, WHAT_IT_NAMES, Lacking, add_measures
 from numalab.campaign.verify import compare_runs
 from numalab.cli.results.measure import command
 from numalab.errors import UserError
@@ -22,6 +22,8 @@ from numalab.results.archive import export_compact, export_results, import_resul
 from numalab.results.layout import Results
 from numalab.results.query import catalogue, query
 from numalab.results.reader import load_runs
+from numalab.topology.load import load_topology
+from numalab.workload.workload import load_workload, resolve
 from support.example_results import EXAMPLE, RUNS, copy_example
 from support.one_command import invoke
 
@@ -159,6 +161,45 @@ def test_runs_without_the_data_are_named(stored: Results) -> None:
     named = invoke(command, stored.path, "--measure", "user_faults")
     assert named.exit_code == 1 and "user_faults: without page_fault_user" in named.stderr
     assert invoke(command, stored.path).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("task_faults_preferred", ("guest: /proc/PID/sched",)),
+        ("numa_moves_nearer", ("guest: /proc/PID/sched",)),
+        ("memory_local_share", ("memory model: counts",)),
+        ("perf_cycles", ("perf stat",)),
+        ("task_busy_share_cpu99", (WHAT_IT_NAMES,)),
+    ],
+)
+def test_a_measure_whose_data_no_run_has_is_told(
+    stored: Results, name: str, needs: tuple[str, ...]
+) -> None:
+    added = add_measures(stored, [name])
+    assert added.measures == {}
+    assert added.lacking == (Lacking(name, needs, RUNS),)
+
+
+def test_passes_over_the_memory_are_of_the_workload_of_the_run(stored: Results) -> None:
+    """The workload of the second run has other parameters in the lab of today."""
+    workload = resolve(load_workload("memory-users"), {}, load_topology("ring-4"))
+    plan = json.loads(stored.plan_file.read_bytes())
+    plan["file"]["workloads"] = [{"name": "memory-users", "label": "bound-hogs"}]
+    stored.plan_file.write_text(json.dumps(plan))
+    for run, more in zip(map(stored.run, RUNS), ({}, {"other": 7}), strict=True):
+        manifest = json.loads(run.manifest.read_bytes())
+        manifest["workload"]["parameters"] = {**workload.parameters, **more}
+        run.manifest.write_text(json.dumps(manifest))
+        run.vmstat_before.write_text("numa_pte_updates 100\n")
+        marked = int(100 + 2 * 256 * workload.memory_mib)
+        run.vmstat_after.write_text(f"numa_pte_updates {marked}\n")
+    added = add_measures(stored, ["numa_scan_passes"])
+    ((measure,),) = added.measures.values()
+    assert measure.value == 2 and list(added.measures) == [RUNS[0]]
+    (lacking,) = added.lacking
+    assert lacking.runs == (RUNS[1],)
+    assert "guest: memory_mib of the workload" in lacking.needs
 
 
 def test_an_optional_event_that_the_kernel_may_lack_is_no_zero(stored: Results) -> None:
