@@ -1,7 +1,7 @@
 """One recorded run: its events, and every table that measures, findings and hunts read."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import polars as pl
@@ -15,8 +15,15 @@ from numalab.progress import Progress, no_progress
 from numalab.recording.chunks import ROWS, event_chunks
 from numalab.recording.events import COLUMNS, lacking_fields, of_interest, typed, with_states
 from numalab.recording.masks import Masks, masks_by_time
-from numalab.recording.migrations import Storm, find_storms, name_numa_moves, with_returns
-from numalab.recording.numa_decisions import done_moves, nearer, with_outcomes
+from numalab.recording.migrations import (
+    CARRIED_OUT_NS,
+    Storm,
+    find_storms,
+    migrations,
+    name_numa_moves,
+    with_returns,
+)
+from numalab.recording.numa_decisions import done_moves, nearer, numa_decisions, with_outcomes
 from numalab.recording.residence import Level, Ranges, Resident, residents
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
@@ -277,7 +284,15 @@ class Recording:
     @cached_property
     def migrations(self) -> pl.DataFrame:
         """All migrations, with who moved the task."""
-        moved = name_numa_moves(pl.concat(self.sums.moved), done_moves(self.decisions))
+        window, node_of = self.window, self.machine.node_of
+        since = window.start_ns - CARRIED_OUT_NS  # what was announced may happen in the window
+        near = pl.col("time_ns").is_between(since, window.start_ns, closed="left")
+        names = ["sched_migrate_task", *NUMA_EVENTS]
+        early = self._typed.filter(near & pl.col("event").is_in(names)).collect()
+        first = migrations(early, stays(early.clear(), window), node_of)
+        decided = numa_decisions(early, replace(window, start_ns=since), node_of)
+        done = done_moves(with_outcomes(pl.concat([decided, *self.sums.decided])))
+        moved = name_numa_moves(pl.concat([first, *self.sums.moved]), done)[first.height :]
         self.sums.moved[:] = [moved]  # the same rows: a long recording has millions
         return moved
 

@@ -137,6 +137,37 @@ def test_a_decision_a_migration_and_the_process_of_the_task(
     assert run.residents["group"] == ()
 
 
+@pytest.mark.parametrize(
+    ("announced", "earlier", "mover"),
+    [
+        (9_000_000, (), "numa"),
+        (9_000_000, (9_500_000,), "stopper"),  # that was the move that was announced
+        (-999_000_000, (), "stopper"),
+    ],
+)
+def test_what_was_announced_within_the_second_before_the_window_is_of_numa_balancing(
+    trace: Trace,
+    three_nodes: Topology,
+    announced: int,
+    earlier: tuple[int, ...],
+    mover: str,
+) -> None:
+    events = trace.table(
+        trace.numa_move(announced, "a:1", 0, 1),
+        *(trace.migrated_by(time, "migration/0:5", "a:1", 0, 1) for time in earlier),
+        trace.mark(10_000_000, "numalab: begin"),
+        trace.switch(11_000_000, 0, "a:1", "migration/0:5", trace.preempted),
+        trace.migrated_by(12_000_000, "migration/0:5", "a:1", 0, 1),
+        trace.wakeup(13_000_000, "b:2", 2, new=True),
+        trace.mark(20_000_000, "numalab: end"),
+    )
+    for rows in (2, 100):
+        run = Recording(events, three_nodes, rows=rows)
+        assert run.migrations.select("time_ns", "mover").rows() == [(12_000_000, mover)]
+        assert run.decisions.is_empty() and run.numa_moves.is_empty()
+        assert run.node_migrations["mover"].to_list() == [mover]
+
+
 def test_domains_come_from_the_kernel_log_of_the_run(trace: Trace, tmp_path: Path) -> None:
     run = Recording(small(trace), directory=RunDir(tmp_path))
     (tmp_path / "out").mkdir()
