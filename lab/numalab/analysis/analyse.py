@@ -1,6 +1,6 @@
 """All measures and findings of one run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -41,11 +41,11 @@ from numalab.recording.recording import (
 from numalab.recording.residence import CONVERGED_PERCENT, Resident, converged_ms
 from numalab.recording.spans import RunTimeline
 from numalab.recording.sums import MAX_LISTED
-from numalab.recording.window import Slices, Window
+from numalab.recording.window import Slices, Window, clip
 
 # How the names of measures of the tasks of interest begin, where they could be 0.
 _OF_TASKS = ("task_", "tasks_", "memory_lines")
-_MOST_NAMES = 8  # of tasks in a note
+_MOST_NAMES = 8  # of tasks or CPUs in a note
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Analysis:
     """The measures, findings and timeline of a run.
 
     `timeline` is None without sched_switch, and for recordings longer than `ROWS`. `notes` name the
-    measures that failed, events that lack fields (`lacking`), tasks that were not recorded, and
-    process ids of several tasks.
+    measures that failed, events that lack fields (`lacking`), tasks that were not recorded,
+    process ids of several tasks, and CPUs that were off line.
     """
 
     measures: tuple[Measure, ...]
@@ -79,9 +79,22 @@ def analyse(run: Recording) -> Analysis:
         notes = (describe_absent(absent, run.task_names), *notes)
     if reused := len(run.sums.reused):
         notes = (*notes, f"process ids used again: {reused}; tasks with the same one count as one")
+    notes = (*notes, *_describe_offline(run))
     findings = collect_findings(run)
     timeline = run.sums.timeline if run.has("sched_switch") else None
     return Analysis(measures, findings, run.window, timeline, notes, run.lacking)
+
+
+def _describe_offline(run: Recording) -> Iterator[str]:
+    """Say which allowed CPUs were off line, as measures of each CPU count them all the time."""
+    away = clip(run.offline.filter(pl.col("cpu").is_in(run.allowed)), run.window)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    rows = away.group_by("cpu").agg(100 * length.sum() / run.window.length_ns).sort("cpu")
+    listed = [f"CPU {cpu} ({percent:.0f} % of the window)" for cpu, percent in rows.iter_rows()]
+    if listed:
+        more = ", ..." if len(listed) > _MOST_NAMES else ""
+        cpus = ", ".join(listed[:_MOST_NAMES]) + more
+        yield f"off line, and idle in task_busy_share and queue_imbalance: {cpus}"
 
 
 def describe_absent(tasks: Sequence[str], names: Sequence[str]) -> str:

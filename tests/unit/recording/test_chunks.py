@@ -2,6 +2,7 @@
 
 import lzma
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,6 +69,10 @@ def test_a_cpu_that_is_off_line_runs_nothing(rows: int) -> None:
             assert clip(rows_of_cpu.filter(pl.col("cpu") == cpu), inside).is_empty()
     busy = {cpu: run.sums.busy_cpu[cpu] / run.window.length_ns for cpu in (1, 3)}
     assert busy == pytest.approx({1: 0.660, 3: 0.365}, abs=0.001)
+    listed = "CPU 1 (23 % of the window), CPU 3 (23 % of the window)"
+    note = f"off line, and idle in task_busy_share and queue_imbalance: {listed}"
+    assert analyse(run).notes[-1] == note
+    assert not analyse(replace(run, allowed_cpus=[0])).notes
 
 
 def of_linux_4_17(state: int) -> int:
