@@ -58,9 +58,11 @@ class _Ahead:
             columns = pl.col("node", "event", "prev_pid", "prev_comm")
             switches = _earliest(switches, now.group_by("cpu").agg(columns.first()), "cpu")
         # A migration proves nothing: the next mention decides, perhaps in a later part.
-        proved = self.tasks.select("pid", later="before")
-        mentions = first_mentions(part).join(proved, on="pid", how="left")
-        mentions = mentions.with_columns(pl.col("before").fill_null(pl.col("later")))
+        proved = self.tasks.select("pid", "before", "born")
+        mentions = first_mentions(part).join(proved, on="pid", how="left", suffix="_later")
+        mentions = mentions.with_columns(
+            pl.col(name).fill_null(pl.col(f"{name}_later")) for name in ("before", "born")
+        )
         tasks = _earliest(self.tasks, mentions, "pid")
         return _Ahead(_earliest(self.events, first, "cpu"), switches, tasks)
 
@@ -110,7 +112,7 @@ def event_chunks(
     running = ahead[0].running
     held = (
         ahead[0]
-        .tasks.filter(~pl.col("born"))
+        .tasks.filter(~pl.col("born").fill_null(value=False))
         .select("pid", "comm", cpu="from_cpu", runnable=pl.col("before").fill_null(value=False))
     )
     for start in range(0, count, rows):

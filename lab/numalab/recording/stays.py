@@ -93,8 +93,12 @@ def stays(
     later = mentions.filter(~pl.col("dead")).select(
         "pid", "comm", "cpu", "end_ns", "runnable", start_ns="time_ns"
     )
-    first_of_each = mentions.filter(pl.int_range(pl.len()).over("pid") == 0)
-    start = first_of_each.filter(~pl.col("born")).select(
+    # Older kernels trace the migration of a fork: a task is born if the first proof says so.
+    born = pl.col("born").filter(pl.col("before").is_not_null()).first().over("pid")
+    first_of_each = mentions.filter(
+        (pl.int_range(pl.len()).over("pid") == 0) & ~born.fill_null(value=False)
+    )
+    start = first_of_each.select(
         "pid",
         "comm",
         cpu="from_cpu",
@@ -217,7 +221,7 @@ FIRST_MENTION = {
 def first_mentions(events: pl.DataFrame) -> pl.DataFrame:
     """Return each task's first mention, in the columns of `FIRST_MENTION`.
 
-    `before` is what the first mention proves that proves anything.
+    `before` and `born` are what the first mention proves that proves anything.
     """
     mentioned = sightings(events)
     if mentioned.is_empty():
@@ -226,7 +230,7 @@ def first_mentions(events: pl.DataFrame) -> pl.DataFrame:
     return proved.agg(
         pl.col("comm", "from_cpu").first(),
         pl.col("before").drop_nulls().first(),
-        pl.col("born").first(),
+        pl.col("born").filter(pl.col("before").is_not_null()).first(),
     )
 
 

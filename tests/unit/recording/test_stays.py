@@ -119,6 +119,8 @@ def test_a_task_begins_with_its_first_wake_up_and_ends_with_its_death(trace: Tra
         trace.wakeup(10, "child:1", 1, new=True),
         trace.switch(12, 1, "idle", "child:1"),
         trace.switch(20, 1, "child:1", "idle", 0x20),  # Z: a zombie
+        trace.migrate(25, "forked:3", 0, 1),  # before it ever ran, in older kernels
+        trace.wakeup(26, "forked:3", 1, new=True),
         trace.wakeup(30, "later:1", 0, new=True),  # of the same number
         trace.wakeup(35, "old:2", 0),
         trace.mark(40, "x"),
@@ -130,6 +132,8 @@ def test_a_task_begins_with_its_first_wake_up_and_ends_with_its_death(trace: Tra
         (1, "later", 0, 30, 40),
         (2, "old", 0, 0, 35),
         (2, "old", 0, 35, 40),
+        (3, "forked", 1, 25, 26),
+        (3, "forked", 1, 26, 40),
     ]
 
 

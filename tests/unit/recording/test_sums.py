@@ -91,11 +91,20 @@ def test_tasks_of_another_time_were_last_nowhere(trace: Trace, rows: int) -> Non
         trace.mark(40 * MS, "x"),
         trace.wakeup(41 * MS, "late:4", 0, new=True),
         trace.switch(42 * MS, 0, "idle", "late:4"),
+        # kernels of `numalab trace` that trace the migration of a fork
+        trace.migrate(43 * MS, "forked:5", 0, 1),
+        trace.wakeup(44 * MS, "forked:5", 1, new=True),
+        trace.migrate(45 * MS, "moved:6", 0, 1),
     )
     window = Window(5 * MS, 40 * MS)
     scope = Scope((), (0, 1), {0: 0, 1: 1}, cut(window))
     sums = add_up(event_chunks(table, window, [0, 1], rows), scope)
-    assert sorted(sums.final.rows()) == [(1, "a", 1), (2, "b", 0), (9, "lives", 1)]
+    assert sorted(sums.final.rows()) == [
+        (1, "a", 1),
+        (2, "b", 0),
+        (6, "moved", 0),
+        (9, "lives", 1),
+    ]
 
 
 def test_a_move_after_the_window_counts_in_no_chunk(trace: Trace) -> None:
