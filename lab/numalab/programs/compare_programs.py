@@ -1,8 +1,8 @@
-"""Compares commands on one machine: the same seeds, the same measures, one error rate."""
+"""Compares commands on machines: the same seeds, the same measures, one error rate."""
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ MEASURES = (
 )
 
 _SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*|/(?:proc/sys|sys)/[^=]+)=(?P<value>.*)", re.DOTALL)
+_Runs = list[Mapping[str, Measure]]
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,18 @@ class ProgramVariant:
         return shlex.join([*settings, *map(str, self.words)])
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """Two commands on a machine and the measures of their runs, which are not compared yet."""
+
+    machine: LabMachine
+    before: ProgramVariant
+    after: ProgramVariant
+    runs_before: _Runs
+    runs_after: _Runs
+    measured: Mapping[str, MeasureInfo]
+
+
 def parse_variant(text: str) -> ProgramVariant:
     """Read `SETTING=VALUE ... COMMAND`, quoted as for a shell.
 
@@ -160,46 +173,74 @@ def compare_variants(
 
     All comparisons share one error rate.
     """
+    return compare_on_machines(
+        [machine], before, after, seeds=seeds, measures=measures, tasks=tasks, add=add,
+        on_progress=on_progress,
+    )  # fmt: skip
+
+
+def compare_on_machines(
+    machines: Iterable[LabMachine],
+    before: Sequence[str | Path] | ProgramVariant,
+    after: Sequence[Sequence[str | Path] | ProgramVariant],
+    *,
+    seeds: int = 5,
+    measures: Sequence[str] = MEASURES,
+    tasks: Sequence[str] = (),
+    add: Sequence[str] = (),
+    on_progress: Progress = no_progress,
+) -> tuple[ProgramComparison, ...]:
+    """Compare as `compare_variants` on each machine, which is taken when its turn comes.
+
+    The comparisons on all machines share one error rate: one worse measure decides the outcome.
+    """
     if seeds < FEWEST:
         raise UserError(f"{seeds} seeds show nothing; use {FEWEST} or more", key="seeds")
-    variants = [_variant(side) for side in (before, *after)]
-    sides: list[list[Mapping[str, Measure]]] = [[] for _ in variants]
-    for seed in range(1, seeds + 1):
-        for number, (variant, runs) in enumerate(zip(variants, sides, strict=True)):
-            done = (len(variants) * (seed - 1) + number) / (len(variants) * seeds)
-            on_progress(f"{machine.topology.name}, {variant}, seed {seed}", done)
+    measures = tuple(dict.fromkeys(measures))
+    commands = [_variant(side) for side in (before, *after)]
+    pairs: list[_Pair] = []
+    for machine in machines:
+        sides: list[_Runs] = [[] for _ in commands]
+        turns = [(seed, place) for seed in range(1, seeds + 1) for place in range(len(commands))]
+        for turn, (seed, place) in enumerate(turns):
+            command = commands[place]
+            on_progress(f"{machine.topology.name}, {command}, seed {seed}", turn / len(turns))
             run = machine.measure(
-                variant.words, seed=seed, tasks=tasks, env=variant.env, tunables=variant.tunables,
+                command.words, seed=seed, tasks=tasks, env=command.env, tunables=command.tunables,
                 add=add,
             )  # fmt: skip
             _check_measures(measures, run)
-            runs.append(run)
-    pairs = [(name, side) for side in sides[1:] for name in _measured(measures, sides[0], side)]
-    table = [
-        (_values(sides[0], name), _values(side, name), sides[0][0][name].info.direction)
-        for name, side in pairs
-    ]
-    compared = list(zip(pairs, compare_table(table), strict=True))
-    results = []
-    for variant, side in zip(variants[1:], sides[1:], strict=True):
-        rows = [
-            ComparedMeasure(sides[0][0][name].info, comparison)
-            for (name, of), comparison in compared
-            if of is side
-        ]
-        rows.sort(key=lambda row: not row.comparison.shown)
-        results.append(
-            ProgramComparison(
-                machine.topology.name,
-                machine.mode,
-                seeds,
-                str(variants[0]),
-                str(variant),
-                tuple(rows),
-                tuple(name for name in measures if name not in {row.info.name for row in rows}),
+            sides[place].append(run)
+        pairs += [
+            _Pair(
+                machine, commands[0], command, sides[0], side, _measured(measures, sides[0], side)
             )
-        )
-    return tuple(results)
+            for command, side in zip(commands[1:], sides[1:], strict=True)
+        ]
+    table = [
+        (_values(pair.runs_before, name), _values(pair.runs_after, name), info.direction)
+        for pair in pairs
+        for name, info in pair.measured.items()
+    ]
+    comparisons = iter(compare_table(table))
+    return tuple(_compared(pair, measures, seeds, comparisons) for pair in pairs)
+
+
+def _compared(
+    pair: _Pair, measures: Sequence[str], seeds: int, comparisons: Iterator[Comparison]
+) -> ProgramComparison:
+    """Return a pair with its comparisons, which are the next ones; what differs comes first."""
+    rows = [ComparedMeasure(info, next(comparisons)) for info in pair.measured.values()]
+    rows.sort(key=lambda row: not row.comparison.shown)
+    return ProgramComparison(
+        pair.machine.topology.name,
+        pair.machine.mode,
+        seeds,
+        str(pair.before),
+        str(pair.after),
+        tuple(rows),
+        tuple(name for name in measures if name not in pair.measured),
+    )
 
 
 def _why(result: ProgramComparison) -> str:
@@ -216,12 +257,14 @@ def _check_measures(names: Sequence[str], run: Mapping[str, Measure]) -> None:
         raise UserError(f"no measure {unknown[0]!r}", key="measures", choices=sorted(run))
 
 
-def _measured(names: Sequence[str], *sides: Sequence[Mapping[str, Measure]]) -> Iterator[str]:
-    """Yield the measures that a run of any side could take."""
-    for name in names:
-        if any(value is not None for side in sides for value in _values(side, name)):
-            yield name
+def _measured(names: Sequence[str], *sides: _Runs) -> dict[str, MeasureInfo]:
+    """Return the measures that a run of any side could take."""
+    return {
+        name: next(run[name].info for side in sides for run in side if name in run)
+        for name in names
+        if any(value is not None for side in sides for value in _values(side, name))
+    }
 
 
-def _values(runs: Sequence[Mapping[str, Measure]], name: str) -> list[Number]:
+def _values(runs: _Runs, name: str) -> list[Number]:
     return [run[name].value if name in run else None for run in runs]

@@ -1,7 +1,7 @@
 """Comparisons of programs: seeds, error rate, order and verdicts, with made-up machines."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ from numalab.measure import Direction, Measure, MeasureInfo, MeasureKind, Measur
 from numalab.programs.compare_programs import (
     ProgramComparison,
     ProgramVariant,
+    compare_on_machines,
     compare_programs,
     compare_variants,
     parse_variant,
@@ -32,9 +33,11 @@ SHARE = MeasureInfo(
 class MadeUpMachine:
     """Takes a time by its command and seed; counts its boots."""
 
-    def __init__(self, times: Mapping[str, float], share: float | None = 50.0) -> None:
+    def __init__(
+        self, times: Mapping[str, float], share: float | None = 50.0, name: str = "made-up"
+    ) -> None:
         self.times, self.share = times, share
-        self.topology, self.mode = SimpleNamespace(name="made-up"), "timed"
+        self.topology, self.mode = SimpleNamespace(name=name), "timed"
         self.boots: list[tuple[str, int]] = []
 
     def measure(self, words: list[str], *, seed: int, **_: object) -> dict[str, Measure]:
@@ -99,6 +102,44 @@ def test_variants_share_the_runs_before_and_one_error_rate() -> None:
     assert new["elapsed_time"].family == 2  # of both variants; the share never varies
 
 
+def test_machines_share_one_error_rate() -> None:
+    machines = [
+        MadeUpMachine({"old": 1.0, "same": 1.0, "new": 1.1}, name=f"m{number}")
+        for number in range(8)
+    ]
+    taken: list[str] = []
+
+    def in_turn() -> Iterator[MadeUpMachine]:
+        for machine in machines:
+            assert all(len(other.boots) in (0, 9) for other in machines)
+            taken.append(machine.topology.name)
+            yield machine
+
+    results = compare_on_machines(in_turn(), ["old"], [["same"], ["new"]], seeds=3)  # type: ignore[arg-type]
+    pairs = [(result.machine, result.after) for result in results]
+    assert pairs == [(name, after) for name in taken for after in ("same", "new")]
+    assert {result["elapsed_time"].family for result in results} == {16}
+    assert [len(result.worse) for result in results] == [0, 1] * 8
+
+
+def test_a_measure_that_is_named_twice_is_one() -> None:
+    machine = MadeUpMachine({"old": 1.0, "new": 2.0})
+    result = compared(machine, measures=("elapsed_time", "user_time") * 4)
+    assert [row.info.name for row in result.rows] == ["elapsed_time"]
+    assert result.left_out == ("user_time",)
+    assert result == compared(machine, measures=("elapsed_time", "user_time"))
+
+
+def test_the_first_run_may_lack_a_usual_measure() -> None:
+    class Late(MadeUpMachine):
+        def measure(self, words: list[str], *, seed: int, **_: object) -> dict[str, Measure]:
+            run = super().measure(words, seed=seed)
+            return {"elapsed_time": run["elapsed_time"]} if seed == 1 else run
+
+    share = compared(Late({"old": 1.0, "new": 1.0}))["memory_local_share"]
+    assert share.before is not None and share.before.n == 4
+
+
 def test_a_variant_is_a_command_with_settings_before_it() -> None:
     text = "LD_PRELOAD=/lib/a.so /proc/sys/kernel/numa_balancing=0 A='b c' ./prog 'x y' C=D"
     variant = parse_variant(text)
@@ -131,3 +172,18 @@ def test_the_command_prints_each_variant_and_exits_with_1_for_worse(
     ]
     document = json.loads(invoke(command_line.command, *words, "--json").stdout)
     assert [(entry["before"], entry["after"]) for entry in document] == [("old", "same")]
+    time = document[0]["measures"][0]
+    assert [time[key] for key in ("name", "unit", "direction", "kind")] == [
+        "elapsed_time", "s", "lower", "timing",
+    ]  # fmt: skip
+
+
+def test_the_command_corrects_for_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(name: str, **_: object) -> MadeUpMachine:
+        return MadeUpMachine({"old": 1.0, "new": 2.0}, name=name)
+
+    monkeypatch.setattr(command_line, "machine", made)
+    words = ("ring-2", "ring-4", "mesh-8", "--before", "old", "--after", "new", "--json")
+    document = json.loads(invoke(command_line.command, *words).stdout)
+    assert [entry["machine"] for entry in document] == ["ring-2", "ring-4", "mesh-8"]
+    assert {entry["measures"][0]["family"] for entry in document} == {3}

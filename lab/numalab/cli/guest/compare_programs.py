@@ -7,11 +7,11 @@ import typer
 from numalab.analysis.measures.family import explain
 from numalab.cli import completion, options
 from numalab.cli.inputs.overlay import PackageOption
-from numalab.cli.output import emit, progress_lines
+from numalab.cli.output import emit, picked, progress_lines
 from numalab.programs.compare_programs import (
     MEASURES,
     ProgramComparison,
-    compare_variants,
+    compare_on_machines,
     parse_variant,
 )
 from numalab.programs.machines import machine
@@ -63,17 +63,18 @@ def command(
     baseline, variants = parse_variant(before), [parse_variant(text) for text in after]
     for name in measure or ():
         explain(name)  # raises UserError, before any run
-    results: list[ProgramComparison] = []
     with progress_lines("compare") as tell:
-        for name in topologies:
-            built = machine(
+        machines = (
+            machine(
                 name, mode=mode, kernel=kernel, image=image, packages=package or (),
                 on_progress=tell,
-            )  # fmt: skip
-            results += compare_variants(
-                built, baseline, variants, seeds=seeds, measures=measure or MEASURES,
-                tasks=task or (), add=add or (), on_progress=tell,
-            )  # fmt: skip
+            )
+            for name in topologies
+        )  # fmt: skip
+        results = compare_on_machines(
+            machines, baseline, variants, seeds=seeds, measures=measure or MEASURES,
+            tasks=task or (), add=add or (), on_progress=tell,
+        )  # fmt: skip
     document = [
         {
             "machine": result.machine,
@@ -81,7 +82,10 @@ def command(
             "seeds": result.seeds,
             "before": result.before,
             "after": result.after,
-            "measures": [{"name": row.info.name, **vars(row.comparison)} for row in result.rows],
+            "measures": [
+                {**picked(row.info, "name", "unit", "direction", "kind"), **vars(row.comparison)}
+                for row in result.rows
+            ],
             "left_out": result.left_out,
         }
         for result in results
