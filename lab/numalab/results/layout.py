@@ -5,7 +5,7 @@ A result is `reports/<study>/<id>/`, with one folder a run under `runs/`. A run 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -103,6 +103,19 @@ class Results:
                 if is_plain(folder.path.name) and folder.manifest.exists()
             }
         return {}
+
+
+def each_once(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return each folder once, of its paths the one with the fewest symbolic links."""
+    places: dict[str, Path] = {}
+    for path in paths:
+        place = os.path.realpath(path)
+        places[place] = min(places.get(place, path), path, key=_links)
+    return tuple(places.values())
+
+
+def _links(path: Path) -> int:
+    return sum(part.is_symlink() for part in (path, *path.parents))
 
 
 def newest_first(folder: Path) -> list[Results]:

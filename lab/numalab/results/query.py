@@ -16,7 +16,7 @@ import polars as pl
 from numalab.errors import HostError, UserError
 from numalab.files import replacing, utf8_path
 from numalab.parquet import collect, read_parquet, scan_parquet, table_size
-from numalab.results.layout import Results, no_link
+from numalab.results.layout import Results, each_once, no_link
 from numalab.results.manifest import UNKNOWN, Manifest
 from numalab.results.reader import StoredRun, damage_explained, load_run, load_study
 
@@ -74,16 +74,19 @@ class Catalogue:
 
 
 def find_results(path: Path) -> tuple[Results, ...]:
-    """Return the results at `path` or below it, in order. Raises UserError when there are none."""
-    results = tuple(_below(path, DEEPEST))
+    """Return the results at `path` or below it, in order; links to them are no further results.
+
+    Raises UserError when there are none.
+    """
+    results = tuple(map(Results, sorted(each_once(_below(path, DEEPEST)))))
     if not results:
         raise UserError("there are no results here", file=path)
     return results
 
 
-def _below(path: Path, depth: int) -> Iterator[Results]:
+def _below(path: Path, depth: int) -> Iterator[Path]:
     if Results(path).exist:
-        yield Results(path)
+        yield path
     elif depth and path.is_dir():
         for entry in sorted(path.iterdir()):
             if entry.is_dir() and not entry.name.startswith("."):

@@ -117,6 +117,26 @@ def test_a_folder_with_results_below_it(results: Results) -> None:
         find_results(results.path.parents[2] / "nothing")
 
 
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [("latest", "tried/1"), ("a", "tried/1"), ("tried/0", "1"), ("a", "tried"), ("loop", ".")],
+)
+def test_results_are_counted_once_whatever_leads_to_them(
+    results: Results, link: str, target: str
+) -> None:
+    reports = results.path.parents[1]
+    (reports / link).symlink_to(target, target_is_directory=True)
+    assert find_results(reports) == (results,)
+    assert len(find_results(reports / link)) == 1
+
+
+def test_results_that_lie_elsewhere_are_followed(results: Results, tmp_path: Path) -> None:
+    folder = tmp_path / "linked"
+    folder.mkdir()
+    (folder / "b").symlink_to(results.path, target_is_directory=True)
+    assert find_results(folder) == (Results(folder / "b"),)
+
+
 def test_runs_that_may_not_be_read_are_not_none(
     results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from numalab.report.document import StudyResults
 from numalab.report.formats.format import FORMATS
 from numalab.report.formats.json import report_document
 from numalab.report.formats.terminal import TableFormat
-from numalab.results.layout import Results, require_no_result
+from numalab.results.layout import Results, each_once, require_no_result
 
 
 def command(
@@ -42,6 +42,7 @@ def command(
     finished run.
     """
     wanted = FORMATS.find("json" if as_json else form)
+    results = list(each_once(results))
     if len(results) > 1 and (as_json or form != "table"):
         raise UserError(f"--format {'json' if as_json else form} prints one result")
     options.file_to_write(overview, "--overview")

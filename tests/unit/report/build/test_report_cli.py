@@ -57,7 +57,16 @@ def test_a_format_that_is_not_there_is_refused_before_anything_is_read(tmp_path:
 
 def test_several_results_have_no_single_text(copied: Path) -> None:
     with pytest.raises(UserError, match="--format mmtests prints one result"):
-        report(copied, copied, "--format", "mmtests")
+        report(copied, copied.with_name("other"), "--format", "mmtests")
+
+
+def test_results_that_are_named_twice_are_one(copied: Path, tmp_path: Path) -> None:
+    link, page = tmp_path / "latest", tmp_path / "overview.html"
+    link.symlink_to(copied, target_is_directory=True)
+    done = report(link, copied, copied, "--overview", page)
+    assert done.stdout.count("page: ") == 1
+    assert page.read_text("utf-8").count('href="results/index.html"') == 1
+    assert 'href="latest/' not in page.read_text("utf-8")
 
 
 PLUGIN = """
