@@ -213,6 +213,31 @@ def test_whole_numbers_are_shown_whole(results: Results) -> None:
     assert done.stdout.splitlines()[2].split() == ["9483861", "9.48386e+06"]
 
 
+@pytest.mark.parametrize(
+    ("value", "json_value", "cell"),
+    [
+        ("INTERVAL '36 hours'", 129600.0, "129600.0"),
+        ("CAST('x\x1b' AS BYTEA)", "x\x1b", r"x\x1b"),
+        ("ARRAY_AGG(seed / 0)", [None], "[null]"),
+        ("ARRAY_AGG(mode || '\x1b')", ["icount\x1b"], '"[""icount\\u001b""]"'),
+        ("ARRAY_AGG(INTERVAL '1 minute')", [60.0], "[60.0]"),
+        ("ARRAY_AGG(CAST('2024-01-01' AS DATE))", ["2024-01-01"], '"[""2024-01-01""]"'),
+        ("ARRAY_AGG(CAST(seed AS DECIMAL(9, 1)))", [1.0], "[1.0]"),
+        ("CAST('2024-01-01' AS TIMESTAMP)", "2024-01-01 00:00:00.000000",
+         "2024-01-01T00:00:00.000000"),
+        ("NULL", None, ""),
+    ],
+)  # fmt: skip
+def test_what_prints_as_text_has_a_json_and_a_csv_form(
+    results: Results, value: str, json_value: object, cell: str
+) -> None:
+    sql = f"SELECT {value} AS x FROM runs WHERE run = 'ring-2_few_after_1'"
+    rows = json.loads(invoke(command, results.path, sql, "--json").stdout)
+    assert rows == [{"x": json_value}]
+    assert invoke(command, results.path, sql, "--csv").stdout == f"x\n{cell}\n"
+    assert "1 rows" in invoke(command, results.path, sql).stdout
+
+
 def test_ten_thousand_runs(tmp_path: Path) -> None:
     """Not a bound on time, which depends on the machine; `make bench` has that. All are found."""
     results = Results(tmp_path)

@@ -1,5 +1,9 @@
 """`numalab query`."""
 
+import json
+from datetime import timedelta
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +22,7 @@ from numalab.report.formatting import printable
 from numalab.results.query import Catalogue, catalogue, find_results, query
 
 SHOWN = 200  # rows, for people
+_ODD = selectors.nested() | selectors.binary()  # columns that only the text form takes as they are
 _PIPE = 10_000  # columns where there is no terminal: no name is broken
 LIST = """
 SELECT run, mode, kernel, status, seconds, events, started FROM runs ORDER BY started, run
@@ -41,7 +46,7 @@ def command(
     table = query(_catalogues(results), sql)
     if as_csv:
         texts = selectors.string().map_elements(printable, return_dtype=pl.String)
-        print(table.with_columns(texts).write_csv(), end="")
+        print(_cells(table).with_columns(texts).write_csv(), end="")
         return
     emit(_rows(table) if as_json else None, as_json, _text(table), width=_PIPE)
 
@@ -66,9 +71,49 @@ def _catalogues(path: Path) -> list[Catalogue]:
 
 def _rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as JSON can hold them: no number that is none, times as text."""
-    plain = table.with_columns(selectors.decimal().cast(pl.Float64), selectors.temporal().cast(str))
+    decimals = selectors.decimal().cast(pl.Float64)
+    plain = _in_seconds(table).with_columns(decimals, selectors.temporal().cast(str))
     numbers = selectors.float()
-    return plain.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_dicts()
+    rows = plain.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_dicts()
+    for name in table.select(_ODD).columns:
+        for row in rows:
+            row[name] = _plain(row[name])
+    return rows
+
+
+def _cells(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table as CSV can hold it: lists are JSON texts."""
+    table = _in_seconds(table)
+    texts = [
+        pl.Series(column.name, map(_cell_text, column.to_list()), pl.String)
+        for column in table.select(_ODD)
+    ]
+    return table.with_columns(texts)
+
+
+def _in_seconds(table: pl.DataFrame) -> pl.DataFrame:
+    """Replace durations by seconds."""
+    return table.with_columns(selectors.duration().dt.total_nanoseconds() / 1e9)
+
+
+def _cell_text(value: object) -> str | None:
+    plain = _plain(value)
+    return plain if plain is None or isinstance(plain, str) else json.dumps(plain)
+
+
+def _plain(value: object) -> Any:
+    """Return a value of a list or of bytes as JSON can hold it."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, float | Decimal):
+        return float(value) if isfinite(value) else None
+    return value if value is None or isinstance(value, int | str) else str(value)
 
 
 def _text(rows: pl.DataFrame) -> RenderableType:
