@@ -45,6 +45,23 @@ def test_a_check_that_fails_has_its_messages_and_exit_code_9(
     assert [row["ok"] for row in json.loads(done.stdout)] == [True, False]
 
 
+def test_several_kernels_are_named_with_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = ("debian-6.12", "debian-6.12-sched-ext")
+
+    def check_scheduler(_spec: object, *_: object, **__: Any) -> Iterator[SchedulerCheck]:
+        for kernel in kernels:
+            yield SchedulerCheck("ring-2", kernel, "simple", differences=("nodes: [0]",))
+        yield SchedulerCheck("ring-4", kernels[0], reason="refused\n  | R1 \x1b[31m")
+
+    monkeypatch.setattr(scheduler, "check_scheduler", check_scheduler)
+    words = ["check", "scx_simple", *(f"--kernel={kernel}" for kernel in kernels)]
+    printed = CliRunner().invoke(scheduler.app, words).stdout
+    assert f"\n{kernels[0]} on ring-4: refused\n  | R1 " in printed
+    for kernel in kernels:
+        assert f"\n{kernel} on ring-2: nodes: [0]\n" in printed
+    assert "\x1b" not in printed
+
+
 @pytest.mark.parametrize(
     ("cpus", "reason"),
     [

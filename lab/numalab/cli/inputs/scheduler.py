@@ -1,5 +1,6 @@
 """`numalab scheduler`: list, build and check schedulers (sched_ext)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from numalab.cli.output import emit, progress_lines
 from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.programs.check_scheduler import SchedulerCheck, check_scheduler
 from numalab.qemu.hypervisor import EMBED
 from numalab.scheduler.scheduler_artifact import ensure_scheduler
@@ -114,11 +116,11 @@ def check(
     failed = [row for row in checks if not row.ok]
     if not as_json:
         for reason in dict.fromkeys(row.reason for row in failed):
-            where = ", ".join(row.topology for row in failed if row.reason == reason)
-            print(f"\n{where}: {reason}")
+            where = ", ".join(_place(row, kernels) for row in failed if row.reason == reason)
+            emit(None, as_json, f"\n{where}: {reason}")
         for row in checks:
             for difference in row.differences or ():
-                print(f"\n{row.topology}: {difference}")
+                emit(None, as_json, f"\n{_place(row, kernels)}: {difference}")
     raise typer.Exit(9 if failed else 0)
 
 
@@ -127,6 +129,10 @@ def _cpus(text: str) -> tuple[int, ...]:
         return parse_cpulist(text)
     except ValueError as error:
         raise UserError(str(error), key="--offline") from None
+
+
+def _place(row: SchedulerCheck, kernels: Sequence[KernelSpec]) -> str:
+    return f"{row.kernel} on {row.topology}" if len(kernels) > 1 else row.topology
 
 
 def _view(row: SchedulerCheck) -> str:
