@@ -15,6 +15,7 @@ from numalab.topology.distances import (
     shortest_paths,
 )
 from numalab.topology.file_format import MemoryTable
+from numalab.topology.importers.imported import pack
 from numalab.topology.limits import LOCAL_DISTANCE
 from numalab.topology.topology import (
     CpuShape,
@@ -164,12 +165,16 @@ def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
             f"no memory on node {numbers}: libvirt gives QEMU a size of 0, which it refuses; give"
             f" {'it' if len(empty) == 1 else 'them'} some"
         )
-    if form == "vng" and topology.llc == "none":
-        losses.append("no last-level cache: virtme-ng has no option for it")
-    sockets = sum(1 for node in topology.nodes if node.cpus)
-    shape = topology.packaging
-    if form == "numactl" and (shape.sockets, shape.dies, shape.threads) != (sockets, 1, 1):
-        losses.append(f"sockets, dies and threads ({describe_shape(shape)}): this form has none")
+    if form in ("vng", "numactl") and topology.llc == "none":
+        lacks = "virtme-ng has no option for it" if form == "vng" else "this form has no caches"
+        losses.append(f"no last-level cache: {lacks}")
+    if form == "numactl":
+        # What an import makes of the nodes alone.
+        implied = pack({cpu: node.id for node in topology.nodes for cpu in node.cpus}, {}).shape
+        shape = topology.packaging
+        if shape != (implied or CpuShape(topology.cpu_count, 1, 1, 1)):
+            lost = f"sockets, dies and threads ({describe_shape(shape)})"
+            losses.append(f"{lost}: this form has none")
     if form != "text" and topology.memory != MemoryTable():
         losses.append("the table [memory], the speed of memory in timed mode: only numalab has it")
     return tuple(losses)

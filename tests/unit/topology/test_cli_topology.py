@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 from numalab.cli.inputs.topology import app
 from numalab.errors import UserError
+from numalab.topology.importers.any_format import read_machine
+from numalab.topology.load import load_topology_file
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 GOLDEN_FORMS = ("text", "dot", "xml", "qemu", "vng", "numactl", "toml")
@@ -185,6 +187,36 @@ def test_one_of_a_thing_is_written_so() -> None:
 def test_what_an_export_leaves_out_is_reported(name: str, form: str, loss: str | None) -> None:
     notes = run("show", name, "--format", form).stderr
     assert notes.startswith(f"numalab: left out of {form}: {loss}") if loss else not notes
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cpu_table", "loss"),
+    [
+        ("2", "", ""),
+        ("2", 'llc = "none"', "no last-level cache: this form has no caches"),
+        ("2", "sockets = 1", "sockets, dies and threads (1 socket x 1 die x 4 cores x 1 thread)"),
+        ("2", "sockets = 4", "sockets, dies and threads (4 sockets x 1 die x 1 core x 1 thread)"),
+        ("2", "threads = 2", "sockets, dies and threads (2 sockets x 1 die x 1 core x 2 threads)"),
+        ("[3, 1]", "", ""),  # each CPU is a socket, as an import makes of them
+        ("[3, 1]", "sockets = 2", "sockets, dies and threads (2 sockets x 1 die x 2 cores x 1 t"),
+        ('["0,2", "1,3"]', "", "sockets, dies and threads (4 sockets x 1 die x 1 core x 1 thread)"),
+    ],
+)
+def test_what_the_form_of_numactl_leaves_out_is_what_an_import_changes(
+    tmp_path: Path, cpus: str, cpu_table: str, loss: str
+) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(
+        f'summary = "x"\nnodes = 2\ncpus = {cpus}\nmemory_mib = 128\n'
+        f"links = [[0, 1]]\ndistances = [10, 20]\n[cpu]\n{cpu_table}\n"
+    )
+    shown = run("show", str(file), "--format", "numactl")
+    start = f"numalab: left out of numactl: {loss}" if loss else ""
+    assert shown.stderr.startswith(start) and bool(shown.stderr) == bool(loss)
+    made, text = load_topology_file(file), shown.stdout.encode()
+    imported = read_machine("-", text, name="x").topology
+    same = (made.packaging, made.llc) == (imported.packaging, imported.llc)
+    assert same == (not loss)
 
 
 @pytest.mark.parametrize("name", ["ring4", "rign-4", "RING-4", "ring-4 "])
