@@ -1,13 +1,14 @@
 """`numalab report`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from numalab.cli import options
-from numalab.cli.output import emit
-from numalab.errors import UserError
+from numalab.cli.output import emit, say
+from numalab.errors import HostError, UserError
 from numalab.report.build.publish import publish, publish_overview
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
@@ -52,7 +53,7 @@ def command(
     for path in results:
         stored = Results(path)
         study = gather(stored)
-        publish(study, stored)
+        _publish(study, stored)
         every.append((study, stored))
     if overview is not None:
         publish_overview(every, overview)
@@ -64,6 +65,16 @@ def command(
             emit(None, as_json=False, text=text)
     if not all(study.reports for study, _ in every):
         raise typer.Exit(1)
+
+
+def _publish(study: StudyResults, results: Results) -> None:
+    """Write the files of a report; only say so where this user may not write to the results."""
+    try:
+        publish(study, results)
+    except HostError as error:
+        if os.access(results.path, os.W_OK):
+            raise
+        say(f"warning: the files of the report are not made again: {error}")
 
 
 def show(study: StudyResults, results: Results, *, as_json: bool) -> None:

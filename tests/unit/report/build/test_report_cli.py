@@ -1,20 +1,24 @@
 """`numalab report` on a copy of the committed example."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
+import numalab
 from numalab.cli.results.report import command
-from numalab.errors import UserError
+from numalab.errors import HostError, UserError
 from numalab.places import project_dir
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, LineReach, LineState, RunReach
 from numalab.report.build.study import gather
 from numalab.report.formats.format import FORMATS
 from numalab.results.layout import Results
+from support.example_results import copy_example
 from support.one_command import invoke
+from support.other_user import NO_RIGHTS, as_user, may_change_user
 
 EXAMPLE = project_dir() / "reports" / "examples" / "group-construction"
 
@@ -67,6 +71,28 @@ def test_results_that_are_named_twice_are_one(copied: Path, tmp_path: Path) -> N
     assert done.stdout.count("page: ") == 1
     assert page.read_text("utf-8").count('href="results/index.html"') == 1
     assert 'href="latest/' not in page.read_text("utf-8")
+
+
+@pytest.mark.skipif(not may_change_user(), reason=NO_RIGHTS)
+def test_results_that_may_not_be_written_are_reported_without_their_files(tmp_path: Path) -> None:
+    results = copy_example(tmp_path / "results")
+    code = "from numalab.cli.entry import main; main()"
+    env = {"PYTHONPATH": str(Path(numalab.__file__).parents[1])}
+    mounts = f"mount --bind {results} {results}; mount -o remount,bind,ro {results}"
+    for form in ("table", "json"):
+        words = (sys.executable, "-c", code, "report", results, "--format", form)
+        done = as_user(0, *words, env=env, mounts=mounts)
+        assert done.returncode == 0, done.stderr
+        assert "warning: the files of the report are not made again: cannot write" in done.stderr
+        assert "bound-hogs" in done.stdout
+        assert not Results(results).html.exists()
+
+
+def test_a_report_whose_files_cannot_be_written_for_another_reason_fails(copied: Path) -> None:
+    Results(copied).changelog.unlink()
+    Results(copied).changelog.mkdir()
+    with pytest.raises(HostError, match="cannot write"):
+        report(copied)
 
 
 PLUGIN = """
