@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -168,12 +169,22 @@ def _explained(error: Exception) -> tuple[int, str]:
         case OSError():
             name = error.filename
             where = f"{shown(os.fsdecode(name))}: " if isinstance(name, str | bytes) else ""
-            return HostError.exit_code, f"{where}{error.strerror or error}"
+            gone = name is None and error.errno == errno.ENOENT and _folder_is_gone()
+            reason = "the current folder was removed" if gone else error.strerror or error
+            return HostError.exit_code, f"{where}{reason}"
         case MemoryError():
             return HostError.exit_code, "this host has too little memory"
     first = str(error).partition("\n")[0][:300]
     advice = "repeat the command with --debug and report its output"
     return INTERNAL_ERROR, f"internal error: {type(error).__name__}: {first}\n  hint: {advice}"
+
+
+def _folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _wanted(arguments: list[str]) -> str | None:

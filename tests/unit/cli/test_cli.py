@@ -101,6 +101,17 @@ def test_a_name_that_is_no_utf_8_is_shown() -> None:
     assert "numalab: no topology is called 'a" in done.stderr
 
 
+@pytest.mark.parametrize("words", [("topology", "list"), ("report", "x")])
+def test_a_current_folder_that_was_removed_is_named(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    script = 'cd "$0" && rmdir "$0" && exec "$@"'
+    env = {name: value for name, value in os.environ.items() if name != "NUMALAB_HOME"}
+    argv = ["sh", "-c", script, str(tmp_path / "gone"), *NUMALAB, *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "numalab: the current folder was removed\n"
+
+
 def _catches(pid: int, number: signal.Signals) -> bool:
     """Return whether a process has a handler of a signal (proc_pid_status(5), SigCgt)."""
     status = Path(f"/proc/{pid}/status").read_text()
