@@ -144,7 +144,8 @@ def _entries(base: Path) -> Iterator[tuple[Kind, Path]]:
             is_entry = path.is_file() if kind.files else path.is_dir() and path not in folders
             if is_entry and not path.name.startswith("."):
                 yield kind, path
-        for path in sorted((base / kind.folder).glob(f"{_PRUNED}*")):
+    for folder in sorted(folders):
+        for path in sorted(folder.glob(f"{_PRUNED}*")):
             yield _REMAINS, path
 
 

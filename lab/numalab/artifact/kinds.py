@@ -125,6 +125,9 @@ _kinds: list[Kind] = [
     Kind(name="package", folder="packages"),
     Kind(name="list", folder="apt"),
     Kind(name="boot", folder="boots"),
+    # The hosts of tests/testbed: kernels, which are folders, and disks.
+    Kind(name="test bed", folder="testbed"),
+    Kind(name="test bed", folder="testbed", files="*.erofs"),
 ]
 
 

@@ -69,7 +69,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NUMALAB_CACHE", str(base))
     for name in ("kernels/d1/bzImage", "kernel-trees/t1/source/Makefile", "kernel-trees/t1/lock",
                  "kernel-trees/t1/added.json", "packages/p1/a.deb", "images/i1/root.erofs",
-                 "images/packages/x.tar", "boots/b1/console.log", "apt/sid/lists/a"):  # fmt: skip
+                 "images/packages/x.tar", "boots/b1/console.log", "apt/sid/lists/a",
+                 "testbed/kernel-1/vmlinuz", "testbed/python-1.erofs"):  # fmt: skip
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_text("VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 2\n" * 100)
     (base / "kernel-trees/t1/lock").write_text("")
@@ -90,6 +91,7 @@ def test_the_cache_is_listed_by_what_it_holds(cache: Path) -> None:
     assert rows == {
         ("kernel", "debian-6.1", ""), ("tree", "Linux 6.1.2", ""), ("package", "p1", ""),
         ("image", "base", ""), ("packages", "x.tar", ""), ("boot", "b1", ""), ("list", "sid", ""),
+        ("test bed", "kernel-1", ""), ("test bed", "python-1.erofs", ""),
     }  # fmt: skip
     assert all(item.size >= 4096 for item in list_cache())
     # Looking is no use.
@@ -137,7 +139,7 @@ def test_pruning_removes_entries_and_leaves_the_lock_of_a_tree(cache: Path) -> N
     result = CliRunner().invoke(app, ["prune", "--older-than", "9", "--dry-run"])
     assert result.exit_code == 0
     assert "would free" in result.stderr
-    assert len(list_cache()) == 7
+    assert len(list_cache()) == 9
     result = CliRunner().invoke(app, ["prune", "--older-than", "9"])
     assert result.exit_code == 0, result.stderr
     assert list_cache() == ()
