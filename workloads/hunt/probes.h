@@ -7,11 +7,13 @@
  *
  * What they must return has been the same from 5.10 to 7.x; older kernels are not asked (sched(7), sched_setattr(2), setpriority(2),
  * sched_rr_get_interval(2), membarrier(2), sched_setaffinity(2), clock_gettime(2)), and also how many readers of a
- * pipe a byte wakes (pipe_read(), fs/pipe.c; __wake_up_common(), kernel/sched/wait.c).
+ * pipe a byte wakes (pipe_read(), fs/pipe.c; __wake_up_common(), kernel/sched/wait.c), and what files of cgroups
+ * refuse (admin-guide/cgroup-v2.rst).
  */
 #ifndef PROBES_H
 #define PROBES_H
 
+#include <ctype.h>
 #include <linux/membarrier.h>
 #include <sys/utsname.h>
 
@@ -387,6 +389,58 @@ static void probe_masks(void)
 	waitpid(hog, NULL, 0);
 }
 
+/* 0, or a negative error. */
+static long set_file(const char *file, const char *text)
+{
+	char path[64];
+	long result = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), CGROUPS "/probe/%s", file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		result = -errno;
+	close(fd);
+	return result;
+}
+
+/* What a group is refused, and what it may have at most (tg_set_cfs_bandwidth(), cpu_weight_write_u64(),
+ * sched_group_set_idle(), kernel/sched). Only where a load has had groups in this boot.
+ */
+static void probe_group(void)
+{
+	static const struct {
+		const char *file, *text;
+		long result;
+	} settings[] = {
+		{ "cpu.max", "999 100000", -EINVAL },	  { "cpu.max", "max 999", -EINVAL },
+		{ "cpu.max", "max 1000001", -EINVAL },	  { "cpu.max", "20000000000000 100000", -EINVAL },
+		{ "cpu.max", "x 100000", -EINVAL },	  { "cpu.max", "max 1000", 0 },
+		{ "cpu.max", "max 1000000", 0 },	  { "cpu.weight", "0", -ERANGE },
+		{ "cpu.weight", "10001", -ERANGE },	  { "cpu.weight", "10000", 0 },
+		{ "cpu.weight.nice", "-21", -ERANGE },	  { "cpu.weight.nice", "20", -ERANGE },
+		{ "cpu.weight.nice", "-20", 0 },	  { "cpu.weight.nice", "19", 0 },
+		{ "cpu.idle", "2", -EINVAL },		  { "cpu.idle", "-1", -EINVAL },
+		{ "cpu.idle", "1", 0 },			  { "cpu.weight", "100", -EINVAL },
+		{ "cpu.idle", "0", 0 },			  { "cpu.weight", "1", 0 },
+	};
+
+	if (mkdir(CGROUPS "/probe", 0755))
+		return;
+	if (!access(CGROUPS "/probe/cpu.idle", W_OK) && !access(CGROUPS "/probe/cpu.max", W_OK))
+		for (size_t at = 0; at < sizeof(settings) / sizeof(*settings); at++) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "%s-%.14s", settings[at].file, settings[at].text);
+			for (char *letter = name; *letter; letter++)
+				*letter = isalnum((unsigned char)*letter) ? *letter : '-';
+			expect(name, set_file(settings[at].file, settings[at].text), settings[at].result);
+		}
+	rmdir(CGROUPS "/probe");
+}
+
 static void limit(int what, rlim_t most)
 {
 	setrlimit(what, &(struct rlimit){ most, RLIM_INFINITY });
@@ -447,6 +501,7 @@ static void probe(pid_t root, long slice_ms)
 	probe_readers();
 	probe_clocks();
 	probe_masks();
+	probe_group();
 	limit(RLIMIT_NICE, 0);
 	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))

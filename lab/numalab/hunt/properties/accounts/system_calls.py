@@ -13,7 +13,7 @@ def system_calls(run: LoadRecording) -> Iterator[Observation]:
 
     The value is how many of those that the driver makes after a load, as root and as another user,
     return something else (workloads/hunt/probes.h): ranges of priorities, invalid parameters,
-    flags, limits of users, time slices, memory barriers, CPU clocks, masks.
+    flags, limits of users, time slices, memory barriers, CPU clocks, masks, files of cgroups.
     """
     if (probes := run.printed.probes) is not None:
         text = f"{probes.wrong} of {probes.calls} system calls return other than they must"
