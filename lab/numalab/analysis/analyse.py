@@ -260,7 +260,7 @@ def _notes(run: Recording) -> tuple[str, ...]:
         )
     if not run.sums.follow_tasks(run.window):
         lost = 100 * run.sums.lost_ns / run.window.length_ns
-        notes.append(f"events were lost in {lost:.0f} % of the window: residence is of the rest")
+        notes.append(f"events were lost in {lost:.0f} % of the window: residence lacks this time")
     if run.samples is None:
         notes.append("nothing was sampled: no locality over time, no distance to preferred nodes")
     if run.decisions.height > MAX_DECISIONS:

@@ -1,7 +1,7 @@
 """Computes measures that were added to the registry later, for stored runs with their events."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from shlex import quote
@@ -109,14 +109,26 @@ def add_measures(
         if measures:
             added[run.id] = tuple(measures)
             _store(run, measures)
+    somewhere = _names_in(added.values(), runs)
     if added:
         # The catalogue of `query` knows runs by the time of their manifests.
         no_link(results.runs_table.parent)
         results.runs_table.unlink(missing_ok=True)
     return AddedMeasures(
         added,
-        tuple(Lacking(*key, tuple(runs_of)) for key, runs_of in lacking.items()),
+        tuple(
+            Lacking(name, needs, tuple(runs_of))
+            for (name, needs), runs_of in lacking.items()
+            if needs != (WHAT_IT_NAMES,) or name not in somewhere
+        ),
         tuple(failed.values()),
+    )
+
+
+def _names_in(added: Iterable[Iterable[Measure]], runs: Iterable[StoredRun]) -> set[str]:
+    """Return the measures that some run has: another one's machine need not have that CPU."""
+    return {measure.name for measures in added for measure in measures}.union(
+        *(run.measures for run in runs)
     )
 
 

@@ -25,6 +25,8 @@ from numalab.reach.source_text import (
 from numalab.source.changes import FileChange, line_changes
 from numalab.source.series import Series
 
+# What makes no code by itself: an include, a prototype, an export.
+_DECLARES = re.compile(r"#\s*include\b|EXPORT_|[a-z][\w\s*]*\([^{}=]*\);\s*$")
 _OPTION = re.compile(r"^(?:menu)?config[ \t]+(\w+)", re.MULTILINE)
 _COMPILED = (".c", ".h", ".S")
 _TEXTS = (".rst", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
@@ -235,7 +237,7 @@ def _is_for_others(line: TableLine, covered: Collection[str]) -> bool:
 
     It is of a macro, a structure, or a function without changed code: not of a `covered` one.
     """
-    is_silent = line.reason in (BLANK, COMMENT)
+    is_silent = line.reason in (BLANK, COMMENT) or _DECLARES.match(line.text)
     return line.state is LineState.NO_CODE and not is_silent and line.function not in covered
 
 

@@ -89,7 +89,7 @@ def _side_lines(side: RunReach) -> Iterator[str]:
     for function in side.functions:
         ran = function_text(function, side.runs)
         count = f"{ran} times a run" if function.executions else ran
-        yield f"  {function.name}() may differ by more than changed lines with code: {count}"
+        yield f"  {function.name}() differs in code that no changed line has; entered: {count}"
     yield from (f"  {note}" for note in side.notes)
 
 

@@ -128,9 +128,11 @@ def _load_folder(path: Path) -> Series:
         files = sorted(filter(is_named_as_patch, path.iterdir()))
     # A cover letter holds no diff.
     listed = [file for file in files if "cover-letter" not in file.name]
-    mails = _single_mails(listed, path)
-    texts = [text for file in listed if file not in mails for text in _texts_in(file, path)]
-    patches = _parse_patches([*texts, *_texts_of_mails(mails, path)], path)
+    mails = _mails_in(listed, path)
+    texts: list[tuple[Path, str]] = []
+    for file in listed:
+        texts += mails[file] if file in mails else _texts_in(file, path)
+    patches = _parse_patches(texts, path)
     if not patches:
         raise UserError("holds no file called series, *.patch, *.diff or *.mbox", file=path)
     # A mailbox or a packed file may hold the patches that lie beside it, as `b4 am` leaves them.
@@ -139,24 +141,22 @@ def _load_folder(path: Path) -> Series:
     return Series(path.resolve().name, tuple(rest))
 
 
-def _single_mails(files: Iterable[Path], folder: Path) -> dict[Path, bytes]:
-    """Return the files of a folder that hold one mail each."""
-    mails: dict[Path, bytes] = {}
-    for file in files:
-        if file.suffix in _MAILS:
-            messages = split_messages(_unpacked(_data_in(file, folder), file))
-            if len(messages) == 1:
-                mails[file] = messages[0]
-    return mails
-
-
-def _texts_of_mails(mails: Mapping[Path, bytes], folder: Path) -> list[tuple[Path, str]]:
-    """Return the patches of mails that were saved one by one; answers are none."""
-    files = list(mails)
+def _mails_in(files: Iterable[Path], folder: Path) -> dict[Path, list[tuple[Path, str]]]:
+    """Return for each mail of a mail program the patch in its place: in the order of a series."""
+    split = {
+        file: split_messages(_unpacked(_data_in(file, folder), file))
+        for file in files
+        if file.suffix == ".eml"
+    }
+    names = [file for file, messages in split.items() if len(messages) == 1]
     try:
-        return [(files[at], text) for at, text in choose_patches(list(mails.values()))]
+        chosen = choose_patches([split[file][0] for file in names])
     except PatchError as error:
-        raise UserError(str(error), file=folder) from None
+        reason = f"the mails in it: {error}; put each series into a folder of its own"
+        raise UserError(reason, file=folder) from None
+    places = sorted(at for at, _ in chosen)
+    patches = {names[p]: [(names[at], text)] for p, (at, text) in zip(places, chosen, strict=True)}
+    return {file: [] for file in names} | patches
 
 
 def _load_file(path: Path) -> Series:

@@ -217,7 +217,7 @@ def test_lost_events_change_no_share(trace: Trace, three_nodes: Topology, lost: 
     assert by_name["tasks_converged"] == (100 if few else None)
     curves = {series.values for series in run.findings.series if series.node != 1}
     assert curves == {(1.0,), (100.0,)}
-    rest = "events were lost in 60 % of the window: residence is of the rest"
+    rest = "events were lost in 60 % of the window: residence lacks this time"
     assert (rest in run.findings.notes) is not few
 
 

@@ -181,6 +181,15 @@ def test_a_measure_whose_data_no_run_has_is_told(
     assert added.lacking == (Lacking(name, needs, RUNS),)
 
 
+def test_a_cpu_that_only_a_larger_machine_has_is_no_lack(stored: Results) -> None:
+    first, second = map(stored.run, RUNS)
+    measures = json.loads(first.measures.read_bytes())
+    share = next(entry for entry in measures if entry["name"] == "task_busy_share_cpu3")
+    first.measures.write_text(json.dumps([*measures, {**share, "name": "task_busy_share_cpu99"}]))
+    added = add_measures(stored, ["task_busy_share_cpu99"])
+    assert not added.measures and not added.lacking, second.path
+
+
 def test_passes_over_the_memory_are_of_the_workload_of_the_run(stored: Results) -> None:
     """The workload of the second run has other parameters in the lab of today."""
     workload = resolve(load_workload("memory-users"), {}, load_topology("ring-4"))

@@ -321,6 +321,19 @@ def test_mails_that_were_saved_one_by_one_are_one_mailbox(tmp_path: Path) -> Non
         load_series(tmp_path)
 
 
+def test_files_of_a_folder_are_applied_in_the_order_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "0001-a.patch").write_text(diff("a", "b"))
+    (tmp_path / "0002-b.eml").write_text(f"From: A <a@x>\nSubject: [PATCH] b\n\n{B}")
+    (tmp_path / "0003-c.patch").write_text(diff("c", "d"))
+    assert applied(tmp_path) == "d\n"
+
+
+def test_mailboxes_of_a_folder_are_series_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "1.mbx").write_text(mail(1, "[PATCH v2] sched: a", diff("a", "b")))
+    (tmp_path / "2.mbx").write_text(mail(1, "[PATCH v3] sched: b", diff("b", "c")))
+    assert applied(tmp_path) == "c\n"
+
+
 def test_an_answer_beside_patches_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "0001-a.patch").write_text(diff("a", "b"))
     (tmp_path / "answer.eml").write_text("From: A <a@x>\nSubject: Re: [PATCH] a\n\n> +b\nGood.\n")

@@ -293,6 +293,15 @@ def test_a_changed_line_without_code_may_change_the_function_of_another_changed_
     assert reach.verdict is (Reached.PARTLY if names else Reached.NOT)
 
 
+def test_a_changed_prototype_changes_no_other_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, header = (f"{HEADER}int {name}(int value);\n" for name in ("old", "new"))
+    after = SOURCE.replace("act(twice(b));", "act(twice(b) + 1);"), header
+    _, table = prepared(tmp_path, monkeypatch, after, (SOURCE, before))
+    assert not table.functions
+
+
 def test_a_changed_initial_value_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change, _ = prepared(tmp_path, monkeypatch, (SOURCE.replace("= 5", "= 6"), HEADER))
     assert change is CodeChange.DATA
