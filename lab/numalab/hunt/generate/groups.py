@@ -107,9 +107,9 @@ def scarce_quotas(rng: random.Random, machine: Topology) -> Load | None:
     allowed = everywhere(machine)[:10]  # as many parts as a load may have
     if len(allowed) < 3:
         return None
-    quota, period = rng.choice(((4, 20), (2, 20), (10, 50), (10, 100)))
+    quota, period = rng.choice(((4, 20), (3, 20), (2, 20), (5, 50)))
     parts = [Part("hog", len(allowed), allowed, group="a")]
-    if rng.random() < 0.7:
+    if rng.random() < 0.8:
         parts = [Part("hog", 1, (cpu,), group="a") for cpu in allowed]
     return Load(1600, tuple(parts), groups=(Cgroup("a", quota_ms=quota, period_ms=period),))
 

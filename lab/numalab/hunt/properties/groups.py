@@ -47,7 +47,7 @@ def quota(run: LoadRecording) -> Iterator[Observation]:
         )  # fmt: skip
 
 
-@register_property("quota-turns", unit="of the time", most=0.95, suspect=0.6, any_load=True)
+@register_property("quota-turns", unit="of the time", most=0.95, suspect=0.4, any_load=True)
 def turns(run: LoadRecording) -> Iterator[Observation]:
     """Hogs of a group with a quota all get their turn, if it suffices for two turns of each.
 
