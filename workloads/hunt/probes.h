@@ -266,6 +266,17 @@ static uint64_t clock_ns(clockid_t clock)
 	return time.tv_sec * 1000000000ULL + time.tv_nsec;
 }
 
+static pid_t fork_hog(void)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		;
+}
+
 /* CPU time is exact when it is read: that of a process with one thread is its thread's, and that of a child grows
  * while it runs (thread_group_cputime(), task_sched_runtime(), kernel/sched).
  */
@@ -288,12 +299,7 @@ static void probe_clocks(void)
 		stale += process - before < (after - before) / 4; /* one may be, if the CPU stops just then */
 	}
 	expect("time-since-tick", stale < READINGS / 2, 1);
-	child = fork();
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			;
-	}
+	child = fork_hog();
 	if (child < 0)
 		return;
 	expect("clock-of-child", clock_getcpuclockid(child, &clock), 0);
@@ -367,12 +373,7 @@ static void probe_masks(void)
 	expect("set-masks", sched_setaffinity(0, sizeof(all), &all), 0);
 	if (first == last)
 		return;
-	hog = fork();
-	if (!hog) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			;
-	}
+	hog = fork_hog();
 	if (hog < 0)
 		return;
 	for (int number = 0; number < 2; number++) {
