@@ -98,10 +98,11 @@ def test_a_registered_kind_is_listed_and_pruned(kind: Kind) -> None:
     assert list_cache() == ()
 
 
-def test_no_two_kinds_share_a_folder() -> None:
-    folders = [kind.folder for kind in kinds.all_kinds()]
-    assert len(set(folders)) == len(folders)
-    assert {"kernels", "images", "images/packages", "emulators", "programs"} <= set(folders)
+def test_no_two_kinds_share_an_entry() -> None:
+    entries = [(kind.folder, kind.files) for kind in kinds.all_kinds()]
+    assert len(set(entries)) == len(entries)
+    folders = {folder for folder, _ in entries}
+    assert {"kernels", "images", "images/packages", "emulators", "programs"} <= folders
 
 
 def test_a_folder_is_resumed_after_a_failure_and_not_after_a_kill(tmp_path: Path) -> None:

@@ -52,12 +52,11 @@ class TableFormat:
     def write(self, study: StudyResults, results: Results) -> Group:
         """Return the summary and the tables; the last table has the notes."""
         page = Text.assemble("page: ", str(results.html.absolute()))
-        pages = [page] if results.html.exists() else []
         several = study.cells > 1
         tables = (render_cell(report, several=several) for report in study.reports)
         notes = _notes(study.reports, why_mode=self.why_mode)
         reach = [Text(line) for line in reach_lines(study.reach)] if study.reach else []
-        return Group(*render_first(study), *tables, *reach, *notes, *pages)
+        return Group(*render_first(study), *tables, *reach, *notes, page)
 
 
 def render_first(study: StudyResults) -> list[RenderableType]:
