@@ -130,7 +130,8 @@ def test_nodes_have_the_numbers_of_the_guest(stored: Results) -> None:
         removed[run.path.name] = gone
     added = add_measures(stored).measures
     assert {run: {m.name: m.value for m in added[run]} for run in RUNS} == removed
-    assert removed[RUNS[1]]["tasks_final_node1"] == 6
+    finals = removed[RUNS[1]]
+    assert finals["tasks_final_node1"] != finals["tasks_final_node0"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[7]", '[{"name": "moves"}]'])
