@@ -47,6 +47,7 @@ NOISE: Mapping[str, Noise] = {
     "page-moves": Noise(150.0, 2.2),
     "storms": Noise(500.0, 1.7),
     "quota": Noise(0.0, 1.1),
+    "quota-turns": Noise(0.05, 2.0),  # the most of 16 pairs of five loads
     "group-shares": Noise(0.0, 1.1),
     "utilization": Noise(60.0, 1.5),
     "account": Noise(8.0, 1.4),
