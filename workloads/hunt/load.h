@@ -360,4 +360,25 @@ static void parse_part(char *text)
 		part->wakee = existing_cpus(wakee);
 }
 
+/* A field of /proc/PID/stat (proc(5)) behind the name, or what stands for none. */
+static inline long read_stat(pid_t pid, int number, long none)
+{
+	char path[32], line[512];
+	long value = none;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (file && fgets(line, sizeof(line), file)) {
+		char *field = strrchr(line, ')');
+
+		for (int at = 2; field && at < number; at++)
+			field = strchr(field + 1, ' ');
+		value = field ? strtol(field, NULL, 10) : none;
+	}
+	if (file)
+		fclose(file);
+	return value;
+}
+
 #endif

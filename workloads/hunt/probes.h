@@ -320,27 +320,6 @@ static int set_cpu(pid_t pid, int cpu)
 	return sched_setaffinity(pid, sizeof(one), &one);
 }
 
-/* The CPU on which a task is, the 39th field of stat (proc(5)). */
-static long cpu_of(pid_t pid)
-{
-	char path[32], line[512];
-	long cpu = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (file && fgets(line, sizeof(line), file)) {
-		char *field = strrchr(line, ')');
-
-		for (int number = 2; field && number < 39; number++)
-			field = strchr(field + 1, ' ');
-		cpu = field ? strtol(field, NULL, 10) : -1;
-	}
-	if (file)
-		fclose(file);
-	return cpu;
-}
-
 static void turn(pid_t pid, int first, int second)
 {
 	int failed = 0;
@@ -385,7 +364,7 @@ static void probe_masks(void)
 		if (turners[number] > 0 && waitpid(turners[number], &status, 0) > 0)
 			expect("set-mask-in-turn", status, 0);
 	expect("set-mask-of-hog", set_cpu(hog, last), 0);
-	expect("cpu-of-hog", cpu_of(hog), last);
+	expect("cpu-of-hog", read_stat(hog, 39, -1), last); /* its CPU (proc(5)) */
 	kill(hog, SIGKILL);
 	waitpid(hog, NULL, 0);
 }

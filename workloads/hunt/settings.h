@@ -71,18 +71,7 @@ static long read_weight(pid_t pid)
 /* Field 18 of /proc/PID/stat: nice levels from 0 on, below them priorities (proc(5)). */
 static long read_rank(pid_t pid)
 {
-	char path[32];
-	long rank = 999;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (file && fscanf(file, "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
-			   &rank) != 1)
-		rank = 999;
-	if (file)
-		fclose(file);
-	return rank;
+	return read_stat(pid, 18, 999);
 }
 
 static void tell_settings(pid_t pid, const char *whose)

@@ -104,7 +104,7 @@ def tight_quotas(rng: random.Random, machine: Topology) -> Load | None:
 
 def scarce_quotas(rng: random.Random, machine: Topology) -> Load | None:
     """Hogs on as many CPUs, whose quota is for few of them: each gets its turn."""
-    allowed = everywhere(machine)[:10]  # as many parts as a load may have
+    allowed = everywhere(machine)[:10]  # a part of the load for each
     if len(allowed) < 3:
         return None
     quota, period = rng.choice(((4, 20), (3, 20), (2, 20), (5, 50)))
