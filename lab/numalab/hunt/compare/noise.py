@@ -52,7 +52,6 @@ NOISE: Mapping[str, Noise] = {
     "utilization": Noise(60.0, 1.5),
     "account": Noise(8.0, 1.4),
     "group-account": Noise(8.0, 1.4),  # of 125 pairs of loads
-    "group-load": Noise(2.0, 1.2),  # it was 0 in 69 loads
 }
 _USUAL_RATIO = 3.0
 _LEAST_RATIO, _OF_MEANS = 1.1, 0.6

@@ -10,6 +10,7 @@ from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import between, total
 
 _LEAST_LOAD = 100  # a tenth of a task of nice level 0
+_LOST = 10.0  # % of a load; it was 0 in all loads of unmodified kernels
 _DELAY_US = 10_000
 
 
@@ -52,12 +53,12 @@ def group_settings(run: LoadRecording) -> Iterator[Observation]:
             yield Observation(kernels.wrong, text)
 
 
-@register_property("group-load", unit="%", most=20.0, suspect=10.0, any_load=True)
+@register_property("group-load", unit="%", most=0.0, any_load=True)
 def group_load(run: LoadRecording) -> Iterator[Observation]:
-    """A cgroup's load excludes tasks that ended.
+    """A cgroup's load excludes tasks that ended or left.
 
     The value is the part of the load, to which 100 are added, of queues that the kernel no longer
-    updates (`tg_load_avg` without `tg_load_avg_contrib` of the queues of
+    updates, above a tenth (`tg_load_avg` without `tg_load_avg_contrib` of the queues of
     /sys/kernel/debug/sched/debug; cfs_rq_is_decayed(), kernel/sched/fair.c, 6.12), or all of it if
     it is negative. Groups of which no queue is listed have none, and those below a quota: the
     queues of throttled ones are not updated.
@@ -68,8 +69,9 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
         if kernels is not None and is_listed and not run.load.is_limited(group.name):
             left = kernels.load - kernels.listed
             lost = abs(kernels.load) if kernels.load < 0 else max(0, left)
+            part = 100.0 * lost / (abs(kernels.load) + _LEAST_LOAD)
             yield Observation(
-                100.0 * lost / (abs(kernels.load) + _LEAST_LOAD),
+                max(0.0, part - _LOST),
                 f"of the load of group {group.name}, {kernels.load}, {left} is of queues that the"
                 " kernel no longer updates",
             )
