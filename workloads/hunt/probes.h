@@ -32,7 +32,7 @@
 /* In memory that all share. */
 struct probes {
 	int calls, wrong;
-	volatile int read;
+	volatile int read, word, other;
 	char name[32];
 	long result;
 };
@@ -311,6 +311,8 @@ static void probe_clocks(void)
 	waitpid(child, NULL, 0);
 }
 
+#include "inherit.h"
+
 static int set_cpu(pid_t pid, int cpu)
 {
 	cpu_set_t one;
@@ -482,6 +484,13 @@ static void probe(pid_t root, long slice_ms)
 	probe_clocks();
 	probe_masks();
 	probe_group();
+	probe_children();
+	probe_nice_of_ranked();
+	probe_wake_queues();
+	probe_lock(SCHED_FIFO, 7, -8);
+	probe_lock(SCHED_RR, 1, -2);
+	probe_time_limit();
+	probe_time_slice();
 	limit(RLIMIT_NICE, 0);
 	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
@@ -494,17 +503,12 @@ static void probe(pid_t root, long slice_ms)
 /* Of a caller with the usual policy, whose child makes the calls. */
 static void tell_probes(int load)
 {
-	long slice_ms = 0;
+	long slice_ms = read_number(RR_SLICE);
 	unsigned int major = 0, minor = 0;
 	struct utsname name;
-	FILE *file = fopen("/proc/sys/kernel/sched_rr_timeslice_ms", "re");
 	pid_t root = getpid(), child;
 	int status = 0;
 
-	if (file && fscanf(file, "%ld", &slice_ms) != 1)
-		slice_ms = 0;
-	if (file)
-		fclose(file);
 	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2 || major * 1000 + minor < 5010)
 		return;
 	memset(probes, 0, sizeof(*probes));

@@ -155,7 +155,7 @@ def test_children_that_differ_are_counted_by_setting() -> None:
         ("calls 83 wrong 0 nothing 0", 0, "0 of 83 system calls return other than they must"),
         ("calls 83 wrong 2 fifo-100 -22", 2,
          "2 of 83 system calls return other than they must, first fifo-100 in"
-         " workloads/hunt/probes.h: EINVAL"),
+         " workloads/hunt: EINVAL"),
     ],
 )  # fmt: skip
 def test_system_calls_that_return_something_else_are_counted(

@@ -286,6 +286,9 @@ def partitioned(rng: random.Random, machine: Topology) -> Load | None:
     )
     other = some_cpus(rng, allowed[1:], rng.randint(1, len(allowed) - 1))
     changes = (LoadChange(400, group="a", cpus=other),) if rng.random() < 0.5 else ()
+    if rng.random() < 0.3:
+        ranked = replace(parts[1], policy="fifo", priority=10, count=len(mine) + 1)
+        parts = (parts[0], ranked, parts[2])
     chosen = parts if rng.random() < 0.5 else (parts[0], parts[2])
     return Load(MS, chosen, groups=(Cgroup("a", cpus=mine, partition=True),), changes=changes)
 

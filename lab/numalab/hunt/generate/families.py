@@ -4,7 +4,15 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from numalab.hunt.generate import changes, group_changes, groups, loads, memory, policies
+from numalab.hunt.generate import (
+    changes,
+    departures,
+    group_changes,
+    groups,
+    loads,
+    memory,
+    policies,
+)
 from numalab.hunt.generate.draw import Family, everywhere, is_fixed, some_cpus
 from numalab.hunt.generate.loads import forkers, sleepers, spread, wakers, weighted
 from numalab.hunt.generate.machines import worth
@@ -41,6 +49,7 @@ FAMILIES: Mapping[Family, float] = {
     **groups.FAMILIES,
     **changes.FAMILIES,
     **group_changes.FAMILIES,
+    **departures.FAMILIES,
     **memory.FAMILIES,
 }
 # The first cases of a hunt have each family once, as far as it fits their machines.

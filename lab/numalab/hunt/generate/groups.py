@@ -131,6 +131,8 @@ def nested_quotas(rng: random.Random, machine: Topology) -> Load | None:
     brief = Part("sleeper", len(few), few, run_us=run, sleep_us=run // 2, group="c")
     limited = rng.choice((brief, Part("hog", rng.choice((1, 2)) * len(few), few, group="c")))
     beside = [Part("hog", len(few), few, group=name) for name in ("d", "e", "")]
+    if rng.random() < 0.5:  # then a group above can wait for its delayed dequeue
+        beside[0] = replace(beside[0], kind="sleeper", run_us=300, sleep_us=run)
     return Load(1600, (limited, *rng.sample(beside, rng.choice((2, 3)))), groups=groups)
 
 

@@ -310,6 +310,27 @@ def executors(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1000, tuple(parts))
 
 
+def ranked_forkers(rng: random.Random, machine: Topology) -> Load | None:
+    """Real-time parents, whose children inherit the policy, and may execute a program."""
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    burst = rng.randint(1, len(allowed))
+    forker = Part(
+        "forker",
+        1,
+        allowed,
+        policy=rng.choice(("fifo", "rr")),
+        priority=20,
+        burst=burst,
+        execs=rng.random() < 0.5,
+        run_us=rng.choice((2000, 8000)),
+        sleep_us=10_000,
+    )
+    parts = (forker, Part("hog", rng.randint(1, len(allowed)), allowed))
+    return Load(1000, parts)
+
+
 def lenders(rng: random.Random, machine: Topology) -> Load | None:
     """A lock whose holder inherits the priority of its waiters, beside tasks in between.
 
@@ -351,5 +372,6 @@ FAMILIES: Mapping[Family, float] = {
     masked_wakees: 1.6,
     fan_out: 0.8,
     executors: 0.7,
+    ranked_forkers: 0.4,
     lenders: 0.8,
 }

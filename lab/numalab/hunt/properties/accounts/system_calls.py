@@ -12,12 +12,13 @@ def system_calls(run: LoadRecording) -> Iterator[Observation]:
     """Probed system calls return what they must.
 
     The value is how many of those that the driver makes after a load, as root and as another user,
-    return something else (workloads/hunt/probes.h): ranges of priorities, invalid parameters,
-    flags, limits of users, time slices, memory barriers, CPU clocks, masks, files of cgroups.
+    return something else (workloads/hunt/probes.h, inherit.h): ranges of priorities, invalid
+    parameters, flags, limits of users, time slices, memory barriers, CPU clocks, masks, files of
+    cgroups, policies of children, lent priorities, futexes.
     """
     if (probes := run.printed.probes) is not None:
         text = f"{probes.wrong} of {probes.calls} system calls return other than they must"
         if probes.wrong:
             result = errorcode.get(-probes.result, str(probes.result))
-            text += f", first {probes.name} in workloads/hunt/probes.h: {result}"
+            text += f", first {probes.name} in workloads/hunt: {result}"
         yield Observation(probes.wrong, text)
