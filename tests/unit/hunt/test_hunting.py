@@ -23,9 +23,11 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import ROUND, Aim, Hunter
 from numalab.hunt.loads.kinds import classes
-from numalab.hunt.property import CALLS, LEFT, LOST, SPLAT
+from numalab.hunt.loads.load_text import parse_loads, render_loads
+from numalab.hunt.property import CALLS, DOMAINS, LEFT, LOST, SPLAT
 from numalab.hunt.result.page import HuntFacts
 from numalab.hunt.result.page import outcome as page_outcome
+from numalab.hunt.simplify.simplify import fewest_loads
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 from numalab.patch.hunting import PatchHunt
@@ -500,6 +502,24 @@ def test_what_the_other_boots_of_a_batch_show_is_noted_when_the_budget_is_over(
     with pytest.raises(BudgetOverError):
         hunter.round([first, second])
     assert [item.finding.prop for item in hunter.waiting] == [LOST, SPLAT]
+
+
+@pytest.mark.parametrize("group", ["", " group=a"])
+def test_an_idle_machine_is_tried_first(case: Case, group: str) -> None:
+    class Reads(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            for booted, *_ in boots:
+                parse_loads(render_loads(booted.loads))
+            finding = (
+                Finding(DOMAINS, None, float(bench == MINE), 0.0, "") for _, bench, _ in boots
+            )
+            return [BootResult((item,), 1.0) for item in finding]
+
+    text = f"time ms=1000;hog n=2 cpus=0{group}" + (";group name=a" if group else "")
+    two = case.only(*parse_loads(text) * 2)
+    boots = FreshBoots(cast(CaseWorkers, Reads(lambda *_: (0.0, False))), MINE, THEIRS, 1)
+    small = fewest_loads(boots, two, Finding(DOMAINS, None, 1.0, 0.0, "they differ"))
+    assert render_loads(small.loads) == "time ms=100;hog n=2 cpus=0"
 
 
 def test_limits_lie_between() -> None:

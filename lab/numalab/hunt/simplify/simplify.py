@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from numalab.hunt.case import Case
 from numalab.hunt.confirm import FreshBoots
@@ -46,7 +47,7 @@ def fewest_loads(fresh_boots: FreshBoots, case: Case, finding: Finding) -> Case:
     """
     if not case.loads:
         return case
-    idle = case.only(Load(100, case.loads[0].parts[:1]))
+    idle = case.only(Load(100, (replace(case.loads[0].parts[0], group=""),)))
     if fresh_boots.shows(finding, [idle])[0][0]:
         return idle
     while len(case.loads) > 1:
