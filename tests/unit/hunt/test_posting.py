@@ -2,7 +2,9 @@
 
 import random
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +44,7 @@ LOADS = {
     "fifo": "time ms=1000;sleeper n=1 cpus=0-11 policy=fifo priority=3",
     "batch": "time ms=1000;hog n=2 cpus=0-11 policy=batch",
     "hotplug": "time ms=1000;hog n=2 cpus=0-11;hotplug cpu=3 off=200 on=500",
+    "whole start": "time ms=1000;hog n=3 cpus=0-11 start=0-11",
 }
 
 
@@ -71,6 +74,64 @@ def test_a_program_of_each_kind_of_load_compiles_and_is_short(load: str, prop: s
     assert text.count("\n") <= MOST_CODE_LINES
     assert max(len(line.expandtabs(8)) for line in text.splitlines()) <= 110
     compile_c(text)
+
+
+def test_parts_that_are_set_up_alike_share_a_function() -> None:
+    loads = "time ms=99;hog n=2 cpus=0;hog n=1 cpus=1 nice=5;hog n=3 cpus=2"
+    text = render_program(case_of(loads), "fairness", "it was", 1.5)
+    assert re.findall(r"static void (hog\w*)", text) == ["hog0", "hog1"]
+    assert re.findall(r"start\((hog\w*)", text) == ["hog0", "hog1", "hog0"]
+
+
+def test_the_program_goes_before_real_time_tasks() -> None:
+    """A fair one would measure for longer than it divides by."""
+    for name, first in (("fifo", True), ("batch", False)):
+        text = render_program(case_of(LOADS[name]), "ping-pong", "it was", 1.5)
+        assert ("SCHED_FIFO | SCHED_RESET_ON_FORK" in text) == first
+
+
+def built(folder: Path, text: str) -> Path:
+    program = folder / "reproducer"
+    words = ["gcc", "-O2", "-x", "c", "-o", str(program), "-"]
+    subprocess.run(words, input=text, text=True, check=True, timeout=60)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("load", "prop", "piece", "refused"),
+    [
+        ("hog n=1 cpus=0-11", "affinity", "/stat", "/none"),
+        ("hog n=1 cpus=0-11", "lost-time", "/proc/stat", "/proc/none"),
+        ("hog n=1 cpus=0-11", "ping-pong", "se.nr_migrations", "se.nr_none"),
+        ("hog n=1 cpus=0", "affinity", "0x1UL", "0x0UL"),
+        ("hog n=1 cpus=0-11 nice=5", "affinity", "PRIO_PROCESS, 0", "-1, 0"),
+        ("hog n=1 cpus=0-11 policy=batch", "affinity", "SCHED_BATCH", "-1"),
+        ("hog n=1 cpus=0-11 later=1", "affinity", "later = later", "later = 0"),
+        ("hog n=1 cpus=0-11", "spread", "#define CPUS 12", "#define CPUS 100000"),
+    ],
+)
+def test_a_program_that_cannot_measure_has_no_verdict(
+    load: str, prop: str, piece: str, refused: str, tmp_path: Path
+) -> None:
+    text = render_program(case_of(f"time ms=300;{load}"), prop, "it was", 0.0)
+    assert piece in text
+    done = subprocess.run([built(tmp_path, text.replace(piece, refused))],
+                          check=False, capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout.startswith("not measured: ")
+    assert read_output("k", 1, done.stdout).reproduced is None
+
+
+def test_ctrl_c_leaves_no_cpu_off_line(tmp_path: Path) -> None:
+    online = tmp_path / "online"
+    load = "time ms=400;hog n=1 cpus=0-11;hotplug cpu=3 off=10 on=390"
+    text = render_program(case_of(load), "lost-time", "it was", 1.5)
+    text = text.replace("/sys/devices/system/cpu/cpu3/online", str(online))
+    with subprocess.Popen([built(tmp_path, text)], stdout=subprocess.DEVNULL) as program:
+        while program.poll() is None and not (online.exists() and online.read_text() == "0"):
+            time.sleep(0.001)
+        program.send_signal(signal.SIGINT)
+    assert online.read_text() == "1"
 
 
 @settings(max_examples=12, deadline=None)
@@ -200,13 +261,15 @@ def test_a_mail_names_the_kernels_where_the_reproducer_has_no_verdict() -> None:
         ("sleeper n=1 cpus=0 run=300", "works and sleeps in turns, which may run on CPU 0; for"),
         ("waker n=1 cpus=0 wakee=2 over=futex", "wakes another over a futex, which"),
         ("memory n=1 cpus=0 mib=8 node=1", "1 task that touches memory, which"),
+        ("scan=16;memory n=1 cpus=0", "1 task that touches memory, which"),
     ],
 )
 def test_what_words_leave_out_is_written_in_full(load: str, words: str) -> None:
-    case = case_of(f"time ms=800;{load}")
+    before = "time ms=800 " if load.startswith("scan") else "time ms=800;"
+    case = case_of(before + load)
     text = describe_load(case.loads[0], case)
     assert words in text
-    assert text.endswith(f"In numalab's language of loads: time ms=800;{load}")
+    assert text.endswith(f"In numalab's language of loads: {before}{load}")
 
 
 def test_a_load_in_a_group_is_written_in_full() -> None:
@@ -226,6 +289,18 @@ def test_the_script_of_a_short_program_is_a_shell_script(tmp_path: Path) -> None
         script.write_text(render_script(case_of(LOADS["hogs"]), statement, short=short))
         subprocess.run(["shellcheck", script], check=True, timeout=60)
         assert '-seed "${SEED:-104}"' in script.read_text()
+
+
+@pytest.mark.parametrize("name", ["HUP", "INT", "TERM"])
+def test_a_script_that_is_stopped_leaves_no_files(name: str, tmp_path: Path) -> None:
+    text = render_script(case_of(LOADS["hogs"]), Statement("lag", "it", "k", 1), short=True)
+    begin, _, _ = text.partition("gcc ")
+    script = tmp_path / SCRIPT
+    script.write_text(f"{begin}kill -{name} $$\n")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    subprocess.run(["sh", script], check=False, timeout=60, env={"TMPDIR": str(folder)})
+    assert not list(folder.iterdir())
 
 
 OUTPUT = (

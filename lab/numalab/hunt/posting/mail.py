@@ -215,7 +215,7 @@ def describe_load(load: Load, case: Case) -> str:
     for change in load.hotplug:
         text += f"; CPU {change.cpu} is offline from {change.off_ms} to {change.on_ms} ms"
     text += f"; for {load.ms / 1000:g} s."
-    whole = not (load.cpuset or load.groups or load.changes) and all(
+    whole = not (load.cpuset or load.groups or load.changes or load.scan_mib) and all(
         getattr(part, field.name) == field.default
         for part in load.parts
         for field in fields(part)

@@ -49,7 +49,7 @@ static void put(const char *path, const char *text)
 	FILE *file = fopen(path, "w");
 
 	if (!file || fputs(text, file) < 0 || fclose(file))
-		perror(path);
+		perror(path), failed = 1;
 }
 """
 
@@ -63,8 +63,7 @@ static double word(const char *path, const char *key, int field) /* of the line 
 		if (!strncmp(line, key, strlen(key)))
 			for (at = strtok(line, " :\\n"); at && --field;)
 				at = strtok(NULL, " :\\n");
-	if (file)
-		fclose(file);
+	failed |= !at || fclose(file);
 	return at ? atof(at) : 0;
 }
 """
@@ -111,7 +110,7 @@ static void sample(long until_ms) /* the second half only, when tasks have sprea
 
 		for (int i = 0; i < count; i++) {
 			sprintf(text, "/proc/%d/stat", tasks[i].pid);
-			on[(int)word(text, "", 39)]++;
+			on[(int)word(text, "", 39) % CPUS]++;
 		}
 		for (int i = 0; i < CPUS; i++) {
 			least = ALLOWED >> i & 1 && on[i] < least ? on[i] : least;

@@ -23,6 +23,9 @@ _PART = {"kind", "count", "cpus", "start", "later", "wakee", "nice", "policy", "
          "run_us", "sleep_us", "burst"}  # fmt: skip
 _POLICIES = {"batch": "SCHED_BATCH", "idle": "SCHED_IDLE", "fifo": "SCHED_FIFO", "rr": "SCHED_RR"}
 _LOAD = {"ms", "parts", "hotplug"}
+_LACKS = "not measured: a setting was refused, or a CPU or file is missing"
+# Ctrl-C waits until the CPU is on line again.
+_SIGNALS = "	sigprocmask(SIG_%s, &(sigset_t){ { ~0UL } }, NULL);\n"
 _PROCESSES = {"hog": 1, "sleeper": 1, "waker": 2, "forker": 1}
 
 
@@ -67,7 +70,8 @@ def render_program(case: Case, prop: str, sentence: str, most: float) -> str:
     """Return the C file of a case with one load of the kinds that `unsupported` accepts.
 
     The program prints a line that begins with `REPRODUCED` if its figure is above `most`, and with
-    `not reproduced` otherwise.
+    `not reproduced` otherwise. It says neither, and exits with 2, if a setting is refused, or a
+    figure is missing.
     """
     (load,) = case.loads
     figure, most = FIGURES[prop], float(most)
@@ -134,13 +138,18 @@ class _Program:
         # Whether the program keeps its tasks: to change their masks, or to read about them.
         self.keeps = figure.table != "cpus" or self.starts or self.later
         self.sampled = figure.table in ("samples", "crowds")
+        policies = {part.policy for part in load.parts}
+        # Whether a task makes settings of its own: it ends where one is refused.
+        self.sets = self.masks or policies != {"fair"} or any(part.nice for part in load.parts)
+        self.first = any(part.is_real_time for part in load.parts)  # `main` runs before them
+        self.sched = self.masks or self.starts or self.later or policies != {"fair"}
 
     def includes(self) -> Iterator[str]:
         yield "#define _GNU_SOURCE\n"
         wanted = {
-            "sched": self.masks or any(part.policy != "fair" for part in self.load.parts),
+            "sched": self.sched,
             "sys/resource": any(part.nice for part in self.load.parts),
-            "sys/wait": "forker" in self.kinds,
+            "sys/wait": self.sets or "forker" in self.kinds,
             "time": self.kinds != {"hog"},
         }
         for name in ("sched", "signal", "stdio", "stdlib", "string", "sys/prctl", "sys/resource",
@@ -163,8 +172,8 @@ class _Program:
             longs = f" unsigned long {', '.join(masks)};" if masks else ""
             yield f"static struct {{ pid_t pid;{longs}{columns} }} tasks[{tasks}];\n"
         waker = "waker" in self.kinds
-        if self.keeps or waker:
-            yield f"static int count{f', ends[{tasks}][2]' if waker else ''};\n"
+        count = "count, " if self.keeps or waker else ""
+        yield f"static int {count}failed{f', ends[{tasks}][2]' if waker else ''};\n"
         if self.figure.table == "cpus":
             turns = ", turns[CPUS]" if self._uses("turns") else ""
             yield f"static double idle[CPUS], waited[CPUS]{turns};\n"
@@ -178,22 +187,39 @@ class _Program:
         return any(name in line for line in self.figure.by_row)
 
     def functions(self) -> Iterator[str]:
-        """Yield the function of each part, named by its kind and its number, if it needs one."""
+        """Yield a function for each kind of task, one for each way to set it up."""
         for place, part in enumerate(self.load.parts):
-            for kind, body in BODIES[part.kind].items():
-                yield f"\nstatic void {self._name(kind, place)}(void)\n{{\n"
-                if part.nice:
-                    yield f"	setpriority(PRIO_PROCESS, 0, {part.nice});\n"
-                if part.policy != "fair":
-                    priority = f"&(struct sched_param){{ {part.priority} }}"
-                    yield f"	if (sched_setscheduler(0, {_POLICIES[part.policy]}, {priority}))\n"
-                    yield '		perror("sched_setscheduler");\n'
-                values = {field.name: getattr(part, field.name) for field in fields(part)}
-                yield body % values + "}\n"
+            for kind in BODIES[part.kind]:
+                if place == self._places(kind, part)[0]:
+                    head = f"\nstatic void {self._name(kind, place)}(void)\n"
+                    yield f"{head}{{\n{self._body(kind, part)}}}\n"
+
+    @staticmethod
+    def _body(kind: str, part: Part) -> str:
+        text = ""
+        if part.nice:
+            text += f"	if (setpriority(PRIO_PROCESS, 0, {part.nice}))\n"
+            text += '		return perror("setpriority");\n'
+        if part.policy != "fair":
+            priority = f"&(struct sched_param){{ {part.priority} }}"
+            text += f"	if (sched_setscheduler(0, {_POLICIES[part.policy]}, {priority}))\n"
+            text += '		return perror("sched_setscheduler");\n'
+        values = {field.name: getattr(part, field.name) for field in fields(part)}
+        return text + BODIES[part.kind][kind] % values
+
+    def _places(self, kind: str, alike: Part | None = None) -> list[int]:
+        """Return the parts with tasks of a kind, or those that have the function of one."""
+        return [
+            place
+            for place, part in enumerate(self.load.parts)
+            if kind in BODIES[part.kind]
+            and (alike is None or self._body(kind, part) == self._body(kind, alike))
+        ]
 
     def _name(self, kind: str, place: int) -> str:
-        kinds = [name for part in self.load.parts for name in BODIES[part.kind]]
-        return kind if kinds.count(kind) == 1 else f"{kind}{place}"
+        """Return the name of a part's function: its kind, with the first place if there are two."""
+        alike = self._places(kind, self.load.parts[place])
+        return kind if alike == self._places(kind) else f"{kind}{alike[0]}"
 
     def start(self) -> Iterator[str]:
         names = ["from"] if self.masks else []
@@ -209,9 +235,9 @@ class _Program:
             yield "	count++;\n" if "waker" in self.kinds else ""
             yield "	if (fork())\n		return;\n"
         yield "	prctl(PR_SET_PDEATHSIG, SIGKILL);\n"
-        if self.masks:
-            yield "	sched_setaffinity(0, sizeof(from), (cpu_set_t *)&from);\n"
-        yield "	run();\n	_exit(0);\n}\n"
+        call = "sched_setaffinity(0, sizeof(from), (cpu_set_t *)&from)"
+        run = f'{call} ? perror("sched_setaffinity") : run()' if self.masks else "run()"
+        yield f"	{run};\n	_exit(0);\n}}\n"
 
     def look(self) -> str:
         """Return the function that reads /proc, without what the figure does not need."""
@@ -223,14 +249,23 @@ class _Program:
         sums = [name for name in ("sum", "all", "least") if self._uses(f"{name} ")]
         yield "int main(void)\n{\n"
         yield f"	double figure{''.join(f', {name} = 0' for name in sums)};\n\n"
+        if self.figure.table == "crowds":
+            yield "	failed = sysconf(_SC_NPROCESSORS_ONLN) != CPUS;\n"
+        if self.first:
+            policy = "SCHED_FIFO | SCHED_RESET_ON_FORK"
+            yield f"	failed |= sched_setscheduler(0, {policy}, &(struct sched_param){{ 99 }});\n"
         for place, part in enumerate(self.load.parts):
             yield from self._starts(part, place)
         yield "	usleep(100000);\n"
         if self.starts:
             yield from self._allow("cpus")
         yield "" if self.sampled else "	look(-1);\n"
+        yield _SIGNALS % "BLOCK" if self.load.hotplug else ""
         yield from self._meanwhile()
+        yield _SIGNALS % "UNBLOCK" if self.load.hotplug else ""
         yield "" if self.sampled else "	look(1);\n"
+        yield f"	if (failed{' || waitpid(-1, NULL, WNOHANG)' if self.sets else ''})\n"
+        yield f'		return puts("{_LACKS}"), 2;\n'
         yield ROWS[self.figure.table]
         allowed = {
             cpu for part in self.load.parts for cpu in (*part.cpus, *part.later, *part.wakee)
@@ -268,7 +303,8 @@ class _Program:
 
     def _allow(self, name: str) -> Iterator[str]:
         yield "	for (int i = 0; i < count; i++)\n"
-        yield f"		sched_setaffinity(tasks[i].pid, 8, (cpu_set_t *)&tasks[i].{name});\n"
+        call = f"sched_setaffinity(tasks[i].pid, 8, (cpu_set_t *)&tasks[i].{name})"
+        yield f"		failed |= {call};\n"
 
     def _meanwhile(self) -> Iterator[str]:
         """Yield the waits and the changes between the begin and the end of the load, in order."""

@@ -81,6 +81,7 @@ set -e
 cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 {_INIT if short else _driver(case)}
 # shellcheck disable=SC2086
 "${{QEMU:-qemu-system-x86_64}}" -nodefaults -no-user-config -display none -no-reboot \\

@@ -17,7 +17,7 @@
 #define LIMIT 1.5 /* changes of CPU a second and task */
 
 static struct { pid_t pid; double ms, moves; } tasks[5];
-static int count;
+static int count, failed;
 static char text[64];
 
 static void hog(void)
@@ -44,8 +44,7 @@ static double word(const char *path, const char *key, int field) /* of the line 
 		if (!strncmp(line, key, strlen(key)))
 			for (at = strtok(line, " :\n"); at && --field;)
 				at = strtok(NULL, " :\n");
-	if (file)
-		fclose(file);
+	failed |= !at || fclose(file);
 	return at ? atof(at) : 0;
 }
 
@@ -69,6 +68,8 @@ int main(void)
 	look(-1);
 	usleep(MS * 1000);
 	look(1);
+	if (failed)
+		return puts("not measured: a setting was refused, or a CPU or file is missing"), 2;
 	for (int i = 0; i < count; i++) {
 		sprintf(text, "/proc/%d/stat", tasks[i].pid);
 		printf("task %d: %.0f ms of CPU time, %.0f changes of CPU, last on CPU %.0f\n",

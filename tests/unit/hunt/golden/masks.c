@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MS 2500
@@ -19,7 +20,7 @@
 #define LIMIT 1.5 /* ms a second that tasks waited while a CPU was idle */
 
 static struct { pid_t pid; unsigned long cpus; } tasks[2];
-static int count;
+static int count, failed;
 static double idle[CPUS], waited[CPUS];
 static char text[64];
 
@@ -35,8 +36,7 @@ static void start(void (*run)(void), unsigned long from, unsigned long cpus)
 	if ((tasks[count++].pid = fork()))
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	sched_setaffinity(0, sizeof(from), (cpu_set_t *)&from);
-	run();
+	sched_setaffinity(0, sizeof(from), (cpu_set_t *)&from) ? perror("sched_setaffinity") : run();
 	_exit(0);
 }
 
@@ -49,8 +49,7 @@ static double word(const char *path, const char *key, int field) /* of the line 
 		if (!strncmp(line, key, strlen(key)))
 			for (at = strtok(line, " :\n"); at && --field;)
 				at = strtok(NULL, " :\n");
-	if (file)
-		fclose(file);
+	failed |= !at || fclose(file);
 	return at ? atof(at) : 0;
 }
 
@@ -71,10 +70,12 @@ int main(void)
 		start(hog, 0x1UL /* 0 */, 0x41UL /* 0,6 */);
 	usleep(100000);
 	for (int i = 0; i < count; i++)
-		sched_setaffinity(tasks[i].pid, 8, (cpu_set_t *)&tasks[i].cpus);
+		failed |= sched_setaffinity(tasks[i].pid, 8, (cpu_set_t *)&tasks[i].cpus);
 	look(-1);
 	usleep(MS * 1000);
 	look(1);
+	if (failed || waitpid(-1, NULL, WNOHANG))
+		return puts("not measured: a setting was refused, or a CPU or file is missing"), 2;
 	for (int i = 0; i < CPUS; i++) {
 		printf("CPU %d: idle for %.0f ms, tasks waited for %.0f ms\n", i, idle[i], waited[i]);
 		sum += (0x41UL >> i & 1) * idle[i];
