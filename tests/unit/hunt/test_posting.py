@@ -369,9 +369,36 @@ def test_a_folder_says_where_the_reproducer_does_not_show_it(tmp_path: Path) -> 
     assert "does not show it clearly" in render_affected(SHOWN.finding, same, "")
     silent = FakeRuns(lambda kernel, _: 9.0 if kernel == "bad" else None)
     assert write_reproducer(tmp_path, SHOWN, kernels, silent).reproduced is False
+    lag = Shown(SHOWN.case, replace(SHOWN.finding, prop="lag"), SHOWN.seeds)
+    beside = replace(kernels, releases={"old": BZIMAGE})
+    figures = {"bad": 12.3, "good": None, "old": 0.04}
+    no_limit = write_reproducer(tmp_path, lag, beside, FakeRuns(lambda kernel, _: figures[kernel]))
+    assert [attempt.reproduced for attempt in no_limit.attempts] == [None] * 3
+    assert no_limit.limit > 12.3
     lost = write_reproducer(tmp_path, SHOWN, kernels, FakeRuns(lambda *_: None))
     assert lost.reproduced is False
     assert "not judged: no verdict" in render_affected(SHOWN.finding, lost, "")
+
+
+@pytest.mark.parametrize("figures", [(12.344, 12.301), (12.301, 12.344), (1234.44, 1233.2)])
+def test_what_rounding_tells_apart_blames_no_kernel(
+    figures: tuple[float, float], tmp_path: Path
+) -> None:
+    """A guest prints two digits, and its program compares all of them."""
+    unrounded = dict(zip(("bad", "good"), figures, strict=True))
+
+    def run(folder: Path, kernel: str, _bzimage: Path, seed: int) -> Attempt:
+        limit = re.search(r"#define LIMIT (\S+)", (folder / PROGRAM).read_text(encoding="utf-8"))
+        assert limit is not None
+        figure = unrounded[kernel]
+        return Attempt(kernel, seed, (), round(figure, 2), figure > float(limit[1]))
+
+    shown = Shown(SHOWN.case, replace(SHOWN.finding, prop="lag"), SHOWN.seeds)
+    posted = write_reproducer(
+        tmp_path, shown, Kernels(("bad", BZIMAGE), {"good": BZIMAGE}, {}), run
+    )
+    assert [attempt.reproduced for attempt in posted.attempts] == [False, False]
+    assert posted.reproduced is False
 
 
 @pytest.mark.parametrize(

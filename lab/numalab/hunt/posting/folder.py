@@ -43,6 +43,7 @@ _WORD_OF: Mapping[str, str] = {
     "system-calls": "calls", "refusals": "denied",
 }  # fmt: skip
 _MOST_SHOWN = 4
+_NO_LIMIT = "the kernels have no figures to compare"
 _PAUSES = "relax-at-bring-up"  # a series without which older kernels hang in icount mode
 Run = Callable[[Path, str, Path, int], Attempt]  # folder, kernel, bzImage, seed
 
@@ -145,26 +146,34 @@ def write_reproducer(folder: Path, shown: Shown, kernels: Kernels, run: Run) -> 
         mine = run(folder, name, bzimage, seed).figure
         theirs = [run(folder, other, path, seed).figure
                   for other, path in kernels.references.items()]  # fmt: skip
+        largest = max(largest, *(value for value in (mine, *theirs) if value is not None), 0.0)
         if mine is None or None in theirs:
             continue
         high = max((value for value in theirs if value is not None), default=None)
         limit = (most or 0.0) if high is None else (mine + high) / 2
-        apart = mine / max((most or 0.0) if high is None else high, 1e-3)
-        largest = max(largest, mine, high or 0.0)
-        if best is None or apart > best[0]:
-            best = apart, seed, limit
+        ratio = mine / max((most or 0.0) if high is None else high, 1e-3)
+        if best is None or ratio > best[0]:
+            best = ratio, seed, limit
     least = APART if kernels.references else 1.0
-    if best is not None and best[0] > least:
+    apart = best is not None and best[0] > least
+    if best is not None and apart:
         seed, limit = best[1], float(f"{best[2]:.3g}")
     else:
-        # No boot is above the largest figure, so that no kernel is blamed.
-        seed, limit = shown.seeds[0], largest if most is None else most
+        # No boot is above the largest figure, rounded, so that no kernel is blamed.
+        above = float(f"{1.01 * largest + 0.01:.3g}")
+        seed, limit = shown.seeds[0], above if most is None else most
     _write(folder, shown, name, seed, limit)
     every = {name: bzimage, **kernels.references, **kernels.releases}
     attempts = tuple(run(folder, kernel, path, seed) for kernel, path in every.items())
+    if best is None and most is None:
+        attempts = tuple(
+            replace(item, reproduced=None, reason=item.reason or _NO_LIMIT) for item in attempts
+        )
     references = attempts[1 : 1 + len(kernels.references)]
-    mine_only = attempts[0].reproduced is True and all(
-        attempt.reproduced is False for attempt in references
+    mine_only = (
+        apart
+        and attempts[0].reproduced is True
+        and all(attempt.reproduced is False for attempt in references)
     )
     return Posted(attempts, seed, limit, mine_only, len(references))
 
