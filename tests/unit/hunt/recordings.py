@@ -11,6 +11,8 @@ from numalab.hunt.loads.load_text import parse_loads
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import Spans
 from numalab.recording.window import Window
+from numalab.topology.predict.prediction import predict
+from numalab.topology.sched_domains import CpuDomains
 
 Row = tuple[int, str, int, float, float]
 
@@ -21,6 +23,7 @@ class WrittenRecording(LoadRecording):
 
     rows_of_spans: pl.DataFrame = field(default_factory=pl.DataFrame)
     rows_of_stays: pl.DataFrame = field(default_factory=pl.DataFrame)
+    printed_domains: tuple[CpuDomains, ...] = ()
 
     @cached_property
     def spans(self) -> pl.DataFrame:
@@ -29,6 +32,10 @@ class WrittenRecording(LoadRecording):
     @cached_property
     def stays(self) -> pl.DataFrame:
         return self.rows_of_stays
+
+    @cached_property
+    def domains(self) -> tuple[CpuDomains, ...]:
+        return self.printed_domains or predict(self.topology).cpus
 
     @cached_property
     def ran_until_stopped(self) -> Mapping[int, Spans]:

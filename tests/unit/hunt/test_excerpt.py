@@ -7,6 +7,7 @@ import polars as pl
 from numalab.hunt.posting.excerpt import render_excerpt
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.events import typed
+from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 from unit.hunt.recordings import recording
 
 Event = tuple[float, int, str, dict[str, object]]
@@ -47,6 +48,24 @@ def test_an_idle_cpu_beside_a_waiting_task() -> None:
     assert "hog0.1 -> hog0.0" in text
     assert "hog0.0 on CPU 0" in text
     assert "kworker" not in text
+
+
+def test_groups_are_those_that_the_kernel_printed_without_cpus_that_are_off_line() -> None:
+    """A patch of topology.c may make the kernel build others than are predicted."""
+    run = recording(
+        "time ms=1000;hog n=2 cpus=0,2",
+        [(1, "hog0.0", 0, 0, 1000), (2, "-hog0.1", 0, 0, 1000)],
+    )
+    stops: dict[str, object] = {"prev_comm": "swapper/3", "prev_pid": 0, "next_pid": 30}
+    run = with_events(run, [(9, 3, "sched_switch", {**stops, "next_comm": "migration/3"})])
+    groups = tuple(SchedGroup(span, span, 2048) for span in ((0, 2), (0, 1), (3,)))
+    domain = SchedDomain(1, "NUMA", (0, 1, 2, 3), (), groups)
+    printed = (CpuDomains(2, (domain,)),)
+    text = render_excerpt(replace(run, printed_domains=printed), "lost-time")
+    assert "    own group 0,2: 2 tasks on 2 CPUs, 1 idle\n    group 0-1: 2 tasks on" in text
+    assert "group 3" not in text
+    without = render_excerpt(replace(run, printed_domains=(CpuDomains(0, ()),)), "lost-time")
+    assert "compares" not in without, "the kernel printed no domains of CPU 2"
 
 
 def test_a_throttled_task_does_not_wait_and_other_properties_have_no_moment() -> None:

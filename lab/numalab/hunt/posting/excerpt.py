@@ -1,6 +1,6 @@
 """The trace around the moment that shows a violation best, with what the kernel compared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -9,7 +9,7 @@ from numalab.guest.console import printable
 from numalab.hunt.properties.balance import ran_outside
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.intervals import longest
-from numalab.topology.predict.prediction import predict
+from numalab.topology.sched_domains import SchedDomain
 from numalab.units import counted
 
 _BEFORE, _AFTER = 12, 24  # events that are shown
@@ -28,18 +28,14 @@ def render_excerpt(run: LoadRecording, prop: str) -> str:
     The moment is in the longest time in which a CPU was idle beside a waiting task, or the move
     after which most moves follow (by active balance, if any), or the begin of the longest time
     outside a mask; for tasks that stay uneven, the middle of the settled time. Other properties
-    have no such moment: then it is the middle of the load. For each NUMA domain of the CPU
-    concerned, the state is what `sched_balance_find_src_group()` compares: tasks and idle CPUs of
-    its groups, counted from the events.
+    have no such moment: then it is the middle of the load. For each domain of the CPU concerned
+    that the kernel printed, the state is what `sched_balance_find_src_group()` compares: tasks and
+    idle CPUs of its groups, counted from the events.
     """
     moment, cpu, what = _worst(run, prop)
     lines = [f"{what}, {_ms(run, moment)} ms after the begin of the load."]
-    if cpu is not None:
-        lines += [
-            "",
-            f"What CPU {cpu} compares at that moment, by domain:",
-            *_groups(run, moment, cpu),
-        ]
+    if cpu is not None and (groups := list(_groups(run, moment, cpu))):
+        lines += ["", f"What CPU {cpu} compares at that moment, by domain:", *groups]
     lines += ["", "Events of the tasks of the load; times in ms after its begin:", ""]
     return "\n".join([*lines, *_events(run, moment)]) + "\n"
 
@@ -141,19 +137,36 @@ def _task(run: LoadRecording, pid: int | None, comm: str | None) -> str:
 
 
 def _groups(run: LoadRecording, moment: int, cpu: int) -> Iterator[str]:
+    """Yield the domains of a CPU with their groups, as its kernel printed them, on line CPUs only.
+
+    Nothing for a kernel whose log has none.
+    """
     runnable = _runnable(run, moment - 1)
-    for domain in predict(run.topology).cpus[cpu].domains:
-        if len(domain.groups) < 2:
+    at = (pl.col("start_ns") <= moment) & (pl.col("end_ns") > moment)
+    away = set(run.offline.filter(at)["cpu"])
+    for domain in _domains(run, cpu):
+        spans = [tuple(other for other in group.span if other not in away)
+                 for group in domain.groups]  # fmt: skip
+        if sum(map(bool, spans)) < 2:
             continue
         yield f"  domain {format_cpulist(domain.span)}"
-        for place, group in enumerate(domain.groups):
-            tasks = sum(runnable.get(other, 0) for other in group.span)
-            idle = sum(not runnable.get(other, 0) for other in group.span)
+        for place, span in enumerate(spans):
+            if not span:
+                continue
+            tasks = sum(runnable.get(other, 0) for other in span)
+            idle = sum(not runnable.get(other, 0) for other in span)
             name = "own group" if not place else "group"
             yield (
-                f"    {name} {format_cpulist(group.span)}: {counted(tasks, 'task')} on"
-                f" {counted(len(group.span), 'CPU')}, {idle} idle"
+                f"    {name} {format_cpulist(span)}: {counted(tasks, 'task')} on"
+                f" {counted(len(span), 'CPU')}, {idle} idle"
             )
+
+
+def _domains(run: LoadRecording, cpu: int) -> Sequence[SchedDomain]:
+    try:
+        return next((entry.domains for entry in run.domains if entry.cpu == cpu), ())
+    except (OSError, ValueError):  # the guest wrote the log
+        return ()
 
 
 def _runnable(run: LoadRecording, moment: int) -> dict[int, int]:
