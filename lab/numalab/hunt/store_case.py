@@ -27,17 +27,21 @@ def store_case(
 ) -> Path:
     """Write the case file of a violation and its folder; return the case file.
 
-    The case names the kernel of the first bench as violating, and the others as they behave.
+    The case names the kernel of the first bench as violating, and the others as they behave: one
+    that violates it in some of its boots only, or is not judged, is in neither list.
     """
     bench, *references = [for_properties(side, [violation.finding.prop]) for side in benches]
     violates, holds = [bench.kernel.name], list[str]()
     for reference in references:
-        bad: bool | None = False
+        every: bool | None = False
+        some: bool | None = False
         with suppress(BudgetOverError):  # the confirmation has shown it in other boots
             wanted: list[Boot] = [(violation.case, reference, seed) for seed in violation.seeds]
             boots = boot_beside(crew, wanted, violation.finding.prop, reference)
-            bad, _ = verdict(boots, violation.finding.prop, violation.finding.most, every=False)
-        (violates if bad else holds).append(reference.kernel.name)
+            about = violation.finding.prop, violation.finding.most
+            every, some = (verdict(boots, *about, every=strict)[0] for strict in (True, False))
+        if every is not None and every == some:
+            (violates if every else holds).append(reference.kernel.name)
     text = render_case(
         violation.case,
         violation.finding,
@@ -53,7 +57,7 @@ def store_case(
     write_text(file, text)
     shown = Shown(violation.case, violation.finding, violation.seeds)
     if bench.scheduler is None:
-        write_folder(file.with_suffix(""), shown, benches)
+        write_folder(file.with_suffix(""), shown, benches, holds)
     else:
         write_scheduler_folder(file.with_suffix(""), shown, bench, text)
     return file

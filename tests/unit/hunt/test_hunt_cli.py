@@ -29,8 +29,11 @@ from numalab.hunt.case_file import read_case
 from numalab.hunt.direction.hints import Bias
 from numalab.hunt.direction.plan import CountedCode
 from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.outcome import ConfirmedViolation
 from numalab.hunt.property import OF_SCHEDULER
-from numalab.kernel.kernel_specs import KernelSpec
+from numalab.hunt.replay import verdict
+from numalab.hunt.workers import CaseWorkers
+from numalab.kernel.kernel_specs import KernelSpec, list_kernels
 from numalab.places import shipped_dir
 from numalab.reach.line_table import LineTable
 from numalab.reach.model import CodeChange, RunReach
@@ -85,6 +88,7 @@ class Bench:
         self.boots: list[tuple[str, int]] = []
         self.watchdog = 0.0
         self.written: list[str] = []
+        self.holds: Sequence[str] = ()
         self.broken: set[str] = set()
         self.code: CountedCode | None = None
         self.reach: RunReach | None = None
@@ -140,8 +144,9 @@ class Bench:
         self.jobs.append(jobs)
         yield FakeCrew(self.rule, self.boots, reach=self.reach)
 
-    def _write(self, place: Path, shown: Any, benches: Any) -> None:
+    def _write(self, place: Path, shown: Any, benches: Any, holds: Sequence[str]) -> None:
         self.written.append(place.name)
+        self.holds = holds
 
 
 @pytest.fixture
@@ -170,6 +175,42 @@ def test_what_is_found_is_written_as_a_case_and_ends_with_1(bench: Bench, tmp_pa
     assert bench.requested == [([BAD, GOOD], "icount")]
     assert bench.written == [Path(violation["file"]).stem]
     assert document["closeness"]["affinity"]["above"] == document["closeness"]["affinity"]["looks"]
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ((0.0, 0.0, 0.0), ((BAD,), (GOOD,))),
+        ((5.0, 5.0, 5.0), ((BAD, GOOD), ())),
+        ((0.0, 5.0, 0.0), ((BAD,), ())),
+        ((0.0, -1.0, 0.0), ((BAD,), ())),
+    ],
+)
+def test_a_case_names_the_kernels_that_a_replay_judges_so(
+    values: Sequence[float],
+    named: tuple[Sequence[str], Sequence[str]],
+    bench: Bench,
+    drawn_case: Case,
+    tmp_path: Path,
+) -> None:
+    """One of which a boot fails (-1), or only some boots violate, is not named."""
+    case, finding = drawn_case.only(drawn_case.loads[0]), Finding("affinity", 0, 5.0, 0.0, "it ran")
+    violation = ConfirmedViolation(case, case, finding, (2, 3, 4), 1.0, 2.0, 1, 2, 3)
+    builds = cast(Builds, SimpleNamespace(files={}, kernels={}))
+    choice = Choice("icount", "host", "asked for")
+    sides = [HuntBench(list_kernels()[name], builds, choice) for name in (BAD, GOOD)]
+    crew = cast(
+        CaseWorkers,
+        FakeCrew(lambda kernel, seed: values[seed - 2] if kernel == GOOD else 5.0, []),
+    )
+    table = read_case(store_case.store_case(tmp_path, violation, sides, crew))[1]
+    violated_by, holds_on = named
+    assert (table.violated_by, table.holds_on) == named
+    assert tuple(bench.holds) == holds_on, "what the mail calls weaker, or absent"
+    for name, expected in [(name, True) for name in violated_by] + [(GOOD, False)] * len(holds_on):
+        boots = crew.boot([(case, side, seed) for side in sides if side.kernel.name == name
+                           for seed in violation.seeds])  # fmt: skip
+        assert verdict(boots, "affinity", table.most, every=expected)[0] == expected
 
 
 @pytest.mark.parametrize("builds", [True, False])

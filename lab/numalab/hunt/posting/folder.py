@@ -82,11 +82,17 @@ class Posted:
 
 
 def write_folder(
-    folder: Path, shown: Shown, benches: Sequence[HuntBench], *, cause: str = ""
+    folder: Path,
+    shown: Shown,
+    benches: Sequence[HuntBench],
+    holds: Sequence[str],
+    *,
+    cause: str = "",
 ) -> Posted:
     """Write the reproducer, run it, and write the trace, the kernels and the mail.
 
-    The first of `benches` has the kernel that violates, the rest reference kernels.
+    The first of `benches` has the kernel that violates, the rest reference kernels, of which those
+    called `holds` do not.
 
     The reproducer has another init than numalab's guests, so its seed is the one with which it
     shows the finding best by itself. Ctrl-C is passed on.
@@ -105,12 +111,11 @@ def write_folder(
     write_text(folder / "trace.txt", _trace(shown, bench))
     if finding.prop in IN_LOG:
         write_text(folder / CONSOLE, "".join(f"{line}\n" for line in posted.attempts[0].console))
-    theirs = tuple(bench.kernel.name for bench in benches[1:])
-    reason = unsupported(case, finding.prop, alone=not theirs)
+    reason = unsupported(case, finding.prop, alone=not benches[1:])
     write_text(folder / "affected.md", render_affected(finding, posted, reason))
     figure = FIGURES.get(finding.prop)
     report = Report(case, finding.prop, finding.text, figure.meaning if figure else "",
-                    posted.attempts, cause, short=not reason, references=theirs)  # fmt: skip
+                    posted.attempts, cause, short=not reason, references=holds)  # fmt: skip
     write_text(folder / "mail.txt", render_mail(report))
     return posted
 
