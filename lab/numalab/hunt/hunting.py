@@ -17,7 +17,7 @@ from numalab.hunt.calls.again import Retrial, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
-from numalab.hunt.compare.outcomes import Suspicion, beside, closest, outcome_of, suspicion
+from numalab.hunt.compare.outcomes import Suspicion, beside, closest, outcome_of, suspicion, untried
 from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.compare.trend import Trends, compared
@@ -117,11 +117,7 @@ class Hunter:
             raise HostError(f"{self.bench.title}: {self.hunt.failed[0]}")
         noted = {item.finding.prop for item in self.hunt.suspicions}
         left = [] if self.hunt.violations and self.aim.first_only else clearest(self.waiting)
-        self._note(
-            suspicion(finding, [], [], confirmed=False)
-            for finding in left
-            if finding.prop not in noted
-        )
+        self._note(untried(finding) for finding in left if finding.prop not in noted)
         return self.hunt
 
     def _search(self) -> None:
@@ -212,7 +208,7 @@ class Hunter:
         try:
             retrial = look_again(trend, self.fresh_boots)
         except BudgetOverError:
-            self._note([suspicion(mine, [], [], confirmed=False)])
+            self._note([untried(mine)])
             raise
         self.tell(f"{mine.prop}: {trend.change} in {retrial}")
         outcome = suspicion(mine, [mine], [theirs] if theirs else [], confirmed=retrial.confirms)
@@ -337,7 +333,7 @@ class Hunter:
         try:
             confirmed = fresh_boots.confirm(findings, case, trends)
         except BudgetOverError:
-            self._note(suspicion(finding, [], [], confirmed=False) for finding in findings)
+            self._note(map(untried, findings))
             raise
         minutes, boots = self._minutes(), self.workers.requested
         shown = sorted(

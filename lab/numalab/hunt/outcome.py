@@ -53,7 +53,7 @@ class Hunt:
     @property
     def untried(self) -> str:
         """What follows an outcome without a finding: how many suspicions had no fresh boots."""
-        count = sum(not item.samples for item in self.suspicions)
+        count = sum(item.over for item in self.suspicions)
         over = f"; the budget was over before {counted(count, 'suspicion')} could be tried"
         return over if count else ""
 

@@ -409,6 +409,27 @@ def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
     assert str(outcome) == f"{PROP} in load 0 not tried to the end: the budget is over"
 
 
+@pytest.mark.parametrize(("value", "score"), [(0.15, "screened"), (1.0, "confirmed")])
+def test_boots_without_a_value_are_no_budget_that_is_over(
+    case: Case, value: float, score: str
+) -> None:
+    class Unjudged(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            empty = BootResult((), 1.0, unjudged=1)
+            results = zip(boots, super().boot(boots), strict=True)
+            return [result if seed == 1 else empty for (_, _, seed), result in results]
+
+    crew = Unjudged(lambda bench, _: (value if bench == MINE else 0.01, False))
+    aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
+    hunter = Hunter(aim, MINE, cast(CaseWorkers, crew), lambda _: None, THEIRS)
+    hunter.round([case])
+    (outcome,) = hunter.hunt.suspicions
+    assert (max(seed for _, seed in crew.booted) > 40) == (score == "screened")
+    expected = f"{PROP} in load 0 not confirmed: no value in fresh boots"
+    assert str(outcome).startswith(expected)
+    assert hunter.hunt.untried == ""
+
+
 def test_a_trend_of_calls_without_time_for_its_boots_is_noted(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

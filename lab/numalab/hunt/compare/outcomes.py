@@ -13,7 +13,7 @@ class Suspicion:
     """A suspected finding after its fresh boots: whether they confirmed it, and their values.
 
     `value` and `reference` are means over `samples` and `reference_samples` (None: no sample), in
-    the finding's unit. Without samples the budget was over before the last of these boots. One that
+    the finding's unit. With `over` the budget was over before the last of these boots. One that
     `differs` was not replicated, as another one of its case is confirmed.
     """
 
@@ -24,11 +24,12 @@ class Suspicion:
     samples: int
     reference_samples: int
     differs: bool = False
+    over: bool = False
 
     @property
     def outcome(self) -> str:
         """Whether it was confirmed, with the means of both kernels."""
-        if not self.samples:
+        if self.over:
             return "not tried to the end: the budget is over"
         text = "confirmed" if self.confirmed else "not confirmed"
         text = "differs, not replicated" if self.differs else text
@@ -39,7 +40,7 @@ class Suspicion:
 
     def _mean(self, value: float | None, samples: int) -> str:
         if value is None:
-            return "no value"
+            return "no value in fresh boots"
         return (
             f"mean {self.finding.with_unit(value)} in {samples} sample{'s' if samples > 1 else ''}"
         )
@@ -59,6 +60,11 @@ def suspicion(
         for samples in (mine, theirs)
     )
     return Suspicion(finding, confirmed, value, reference, len(mine), len(theirs))
+
+
+def untried(finding: Finding) -> Suspicion:
+    """Return that the budget was over before the last fresh boot of a finding."""
+    return Suspicion(finding, False, None, None, 0, 0, over=True)
 
 
 def outcome_of(
