@@ -30,6 +30,7 @@ from numalab.hunt.outcome import ConfirmedViolation, Hunt
 from numalab.hunt.property import CALLS, FACTS, LEFT, function_of
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
+from numalab.hunt.suspects.sudden import Sudden
 from numalab.hunt.suspects.suspect import Suspect, at_once, chosen, clearest, suspects_of
 from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
 
@@ -86,14 +87,16 @@ class Hunter:
     waiting: list[Suspect] = field(default_factory=list)  # of this round
 
     def __post_init__(self) -> None:
-        """Let all boots count for what is left in run queues."""
-        if self.left is not None:
-            self.workers.watch = self._watch
+        """Let all boots count for what is left in run queues, and for what they show beside."""
+        self.sudden = Sudden(self.aim.seed, self.aim.properties)
+        self.workers.watch = self._watch
 
     def _watch(self, boot: Boot, result: BootResult) -> None:
-        assert self.left is not None
-        case, bench, _ = boot
-        self.left.add(case, result, mine=bench.kernel.name == self.bench.kernel.name)
+        case, bench, seed = boot
+        mine = bench.kernel.name == self.bench.kernel.name
+        self.sudden.add(case, result, seed, mine=mine)
+        if self.left is not None:
+            self.left.add(case, result, mine=mine)
 
     def goes_on(self) -> bool:
         """Whether there is time left."""
@@ -116,7 +119,8 @@ class Hunter:
         if self.hunt.all_failed:
             raise HostError(f"{self.bench.title}: {self.hunt.failed[0]}")
         noted = {item.finding.prop for item in self.hunt.suspicions}
-        left = [] if self.hunt.violations and self.aim.first_only else clearest(self.waiting)
+        waiting = [*self.sudden.waiting(self._confirmed), *self.waiting]
+        left = [] if self.hunt.violations and self.aim.first_only else clearest(waiting)
         self._note(untried(finding) for finding in left if finding.prop not in noted)
         return self.hunt
 
@@ -164,6 +168,7 @@ class Hunter:
                 if self._is_over():
                     return near
         near += self._screened(suspects)
+        near += self._pursue_all([] if self._is_over() else self.sudden.take(self._confirmed))
         self.waiting = [] if self.goes_on() else suspects
         return near
 

@@ -29,7 +29,7 @@ from numalab.hunt.result.page import HuntFacts
 from numalab.hunt.result.page import outcome as page_outcome
 from numalab.hunt.simplify.simplify import fewest_loads
 from numalab.hunt.suspects.suspect import Suspect
-from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers
+from numalab.hunt.workers import Boot, BudgetOverError, CaseWorkers, Watch
 from numalab.patch.hunting import PatchHunt
 
 PROP = "reachability"
@@ -409,9 +409,9 @@ def test_a_suspicion_without_time_for_its_boots_is_noted(case: Case) -> None:
     assert str(outcome) == f"{PROP} in load 0 not tried to the end: the budget is over"
 
 
-@pytest.mark.parametrize(("value", "score"), [(0.15, "screened"), (1.0, "confirmed")])
+@pytest.mark.parametrize("reference", [THEIRS, None], ids=["screened", "confirmed"])
 def test_boots_without_a_value_are_no_budget_that_is_over(
-    case: Case, value: float, score: str
+    case: Case, reference: HuntBench | None
 ) -> None:
     class Unjudged(FakeWorkers):
         def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
@@ -419,12 +419,11 @@ def test_boots_without_a_value_are_no_budget_that_is_over(
             results = zip(boots, super().boot(boots), strict=True)
             return [result if seed == 1 else empty for (_, _, seed), result in results]
 
-    crew = Unjudged(lambda bench, _: (value if bench == MINE else 0.01, False))
+    crew = Unjudged(lambda bench, _: (1.0 if bench == MINE else 0.01, False))
     aim = Aim(seed=1, properties=frozenset({PROP}), seconds=60)
-    hunter = Hunter(aim, MINE, cast(CaseWorkers, crew), lambda _: None, THEIRS)
+    hunter = Hunter(aim, MINE, cast(CaseWorkers, crew), lambda _: None, reference)
     hunter.round([case])
     (outcome,) = hunter.hunt.suspicions
-    assert (max(seed for _, seed in crew.booted) > 40) == (score == "screened")
     expected = f"{PROP} in load 0 not confirmed: no value in fresh boots"
     assert str(outcome).startswith(expected)
     assert hunter.hunt.untried == ""
@@ -500,6 +499,37 @@ def test_a_panic_in_the_first_boot_is_noted_when_the_budget_is_over(
     facts = HuntFacts("k", None, 1, "icount", "now", 2.0, 1)
     (row,) = hunt_value(facts, hunt, [], None)["suspicions"]
     assert row["outcome"] == "not tried to the end: the budget is over"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "names"), [((MINE,), [LOST]), ((MINE, THEIRS), [])], ids=["mine", "both"]
+)
+def test_a_panic_in_fresh_boots_is_no_lost_value_only(
+    case: Case, kernels: Sequence[HuntBench], names: Sequence[str]
+) -> None:
+    @dataclass
+    class Later(FakeWorkers):
+        """Only the boots of the search go well."""
+
+        watch: Watch | None = None
+
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            results = super().boot(boots)
+            for place, (_, bench, seed) in enumerate(boots):
+                lost = seed != 1 and bench in kernels
+                finding = Finding(LOST, None, float(lost), 0.0, "it panicked")
+                findings = () if lost else results[place].findings
+                results[place] = replace(results[place], findings=(*findings, finding))
+                assert self.watch is not None
+                self.watch(boots[place], results[place])
+            return results
+
+    crew = cast(CaseWorkers, Later(lambda bench, _: (1.0 if bench == MINE else 0.0, False)))
+    aim = Aim(seed=1, properties=frozenset({PROP, LOST}), seconds=60)
+    hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS)
+    hunter.round([case])
+    assert [item.finding.prop for item in hunter.hunt.violations] == names
+    assert hunter.hunt.suspicions[0].finding.prop == PROP
 
 
 def test_what_the_other_boots_of_a_batch_show_is_noted_when_the_budget_is_over(
