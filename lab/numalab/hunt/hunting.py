@@ -17,7 +17,7 @@ from numalab.hunt.calls.again import Retrial, alone, finding_of, look_again
 from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
-from numalab.hunt.compare.outcomes import Suspicion, beside, closest, outcome_of, suspicion, untried
+from numalab.hunt.compare.outcomes import Suspicion, beside, outcome_of, suspicion, untried
 from numalab.hunt.compare.pairs import with_differences
 from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.compare.trend import Trends, compared
@@ -25,9 +25,8 @@ from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.generate.cases import Near, case_for_scheduler, draw_case, near_loads
-from numalab.hunt.loads.kinds import classes
 from numalab.hunt.outcome import ConfirmedViolation, Hunt
-from numalab.hunt.property import CALLS, FACTS, LEFT, function_of
+from numalab.hunt.property import CALLS, FACTS, LEFT, OF_SCHEDULER, function_of, property_names
 from numalab.hunt.simplify.simplify import fewest_loads, simplified
 from numalab.hunt.suspects.screen import screen
 from numalab.hunt.suspects.sudden import Sudden
@@ -118,6 +117,8 @@ class Hunter:
             self._search()
         if self.hunt.all_failed:
             raise HostError(f"{self.bench.title}: {self.hunt.failed[0]}")
+        if self.aim.properties not in (frozenset(property_names()), OF_SCHEDULER):
+            self.hunt.never = sorted(self.aim.properties - self.hunt.judged - {CALLS, LEFT})
         noted = {item.finding.prop for item in self.hunt.suspicions}
         waiting = [*self.sudden.waiting(self._confirmed), *self.waiting]
         left = [] if self.hunt.violations and self.aim.first_only else clearest(waiting)
@@ -295,23 +296,11 @@ class Hunter:
 
     def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Suspect]:
         """Count a boot, and return its suspects."""
-        hunt = self.hunt
-        hunt.machines += 1
-        hunt.loads += len(case.loads)
-        hunt.unjudged += result.unjudged
+        self.hunt.count(case, result, other, self.aim.properties)
         if result.error:
-            hunt.failed.append(result.error)
             return []
         if self.direction is not None:
-            self.direction.take(hunt.machines, case, result.reach, result.calls)
-        hunt.covered.update(classes(case))
-        hunt.different[case.only().text] += 1
-        for finding in result.findings:
-            if finding.prop in self.aim.properties and not finding.differential:
-                hunt.values.setdefault(finding.prop, []).append(finding.closeness)
-                before, now = hunt.closest.get(finding.prop), closest(finding, other)
-                if now.stands_out and (before is None or now.closeness > before.closeness):
-                    hunt.closest[finding.prop] = now
+            self.direction.take(self.hunt.machines, case, result.reach, result.calls)
         if self.aim.survey:
             return []
         if other is not None and not other.error:

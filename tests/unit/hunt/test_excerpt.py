@@ -1,6 +1,7 @@
 """The trace around the worst moment: the move or the idle time, and what the kernel compared."""
 
 from dataclasses import replace
+from typing import cast
 
 import polars as pl
 
@@ -8,7 +9,7 @@ from numalab.hunt.posting.excerpt import render_excerpt
 from numalab.hunt.recording import MS, LoadRecording
 from numalab.recording.events import typed
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
-from unit.hunt.recordings import recording
+from unit.hunt.recordings import WrittenRecording, recording
 
 Event = tuple[float, int, str, dict[str, object]]
 
@@ -60,11 +61,12 @@ def test_groups_are_those_that_the_kernel_printed_without_cpus_that_are_off_line
     run = with_events(run, [(9, 3, "sched_switch", {**stops, "next_comm": "migration/3"})])
     groups = tuple(SchedGroup(span, span, 2048) for span in ((0, 2), (0, 1), (3,)))
     domain = SchedDomain(1, "NUMA", (0, 1, 2, 3), (), groups)
+    written = cast(WrittenRecording, run)
     printed = (CpuDomains(2, (domain,)),)
-    text = render_excerpt(replace(run, printed_domains=printed), "lost-time")
+    text = render_excerpt(replace(written, printed_domains=printed), "lost-time")
     assert "    own group 0,2: 2 tasks on 2 CPUs, 1 idle\n    group 0-1: 2 tasks on" in text
     assert "group 3" not in text
-    without = render_excerpt(replace(run, printed_domains=(CpuDomains(0, ()),)), "lost-time")
+    without = render_excerpt(replace(written, printed_domains=(CpuDomains(0, ()),)), "lost-time")
     assert "compares" not in without, "the kernel printed no domains of CPU 2"
 
 

@@ -20,7 +20,7 @@ from numalab.cli.hunt import replay_cases as replay_command
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.study.bisect import command as bisect
 from numalab.emulator.emulator_specs import EmulatorSpec
-from numalab.errors import BuildError, UserError
+from numalab.errors import BuildError, HostError, UserError
 from numalab.guest.kvm import Choice
 from numalab.hunt import store_case
 from numalab.hunt.boot_case import HuntBench
@@ -314,6 +314,17 @@ def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
         "value": 5.0, "limit": 0.0, "reference": 0.0, "unit": "",
         "closeness": pytest.approx(11 / 6),
     }  # fmt: skip
+
+
+def test_a_hunt_that_compares_nothing_says_so_and_fails(bench: Bench, tmp_path: Path) -> None:
+    bench.rule = lambda kernel, _: -1.0 if kernel == GOOD else 0.0
+    words = ("--kernel", BAD, "--machines", 4, "--output", tmp_path)
+    with pytest.raises(HostError, match="nothing was compared: no space on this host"):
+        hunt(*words)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "(0 machines and 0 loads compared): no space on this host." in page
+    with pytest.raises(HostError, match="nothing was compared: no selected property has a value"):
+        hunt(*words, "--properties", "throughput", "--against", "none")
 
 
 def test_what_the_reference_kernel_shows_too_is_not_close(bench: Bench, tmp_path: Path) -> None:

@@ -187,6 +187,41 @@ def test_a_hunt_says_what_it_went_over(case: Case) -> None:
     assert hunt.covered == Counter(classes(case))
 
 
+LOST_GUEST = BootResult((Finding(LOST, None, 1.0, 0.0, "it panicked"),), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("replaced", "reason"),
+    [
+        ({THEIRS: BootResult((), 1.0, "no memory\nat all")}, "no memory"),
+        ({THEIRS: LOST_GUEST}, "it panicked"),
+        ({MINE: LOST_GUEST, THEIRS: LOST_GUEST}, "it panicked"),
+        ({MINE: BootResult((), 1.0, unjudged=1)}, "events were lost, or tasks did not start"),
+        ({MINE: BootResult((), 1.0)}, "no selected property has a value"),
+        ({}, ""),
+    ],
+)
+def test_a_machine_without_values_of_both_kernels_is_not_compared(
+    case: Case, replaced: Mapping[HuntBench, BootResult], reason: str
+) -> None:
+    class Partly(FakeWorkers):
+        def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+            results = zip(boots, super().boot(boots), strict=True)
+            return [replaced.get(bench, result) for (_, bench, _), result in results]
+
+    crew = cast(CaseWorkers, Partly(lambda *_: (0.0, False)))
+    aim = Aim(seed=1, properties=frozenset({PROP, LOST, "quota"}), seconds=60, machines=1, loads=1)
+    hunt = Hunter(aim, MINE, crew, lambda _: None, THEIRS).run()
+    lone = int(bool(reason))
+    assert (hunt.lone_machines, hunt.lone_loads, hunt.reason) == (lone, lone, reason)
+    assert hunt.compares_nothing == bool(lone) == (not hunt.covered)
+    said = "1 machine, 1 load (0 machines and 0 loads compared)" if lone else "1 machine, 1 load"
+    assert hunt_text(hunt, [], 2, None).startswith(f"{said}, 2 boots")
+    assert said in page_outcome(hunt, None)
+    assert "No boot had a value of " in page_outcome(hunt, None)
+    assert hunt.never == (["guest-lost", "quota"] if not lone else hunt.never)
+
+
 def test_a_value_within_the_limit_counts_only_if_the_reference_kernel_is_far_from_it(
     case: Case,
 ) -> None:

@@ -28,6 +28,7 @@ from numalab.hunt.direction.direction import HuntDirection
 from numalab.hunt.direction.plan import plan_direction
 from numalab.hunt.finding import BootResult
 from numalab.hunt.hunting import Aim, Hunter
+from numalab.hunt.outcome import Hunt
 from numalab.hunt.property import CALLS, LEFT, OF_SCHEDULER, describe_property, property_names
 from numalab.hunt.result.page import HuntFacts, write_result
 from numalab.hunt.store_case import store_case
@@ -230,8 +231,15 @@ def command(
     emit(value, as_json, f"{hunt_text(progress, files, boots, coverage)}\npage: {page}")
     if progress.violations:
         raise typer.Exit(1)
-    if not progress.machines:
+    _require_values(progress)
+
+
+def _require_values(hunt: Hunt) -> None:
+    """Raise HostError for a hunt that cannot have found anything."""
+    if not hunt.machines:
         raise HostError("no machine was judged; a longer --budget may be enough")
+    if hunt.compares_nothing:
+        raise HostError(f"nothing was compared: {hunt.reason}")
 
 
 _OF_A_SEARCH = (

@@ -23,6 +23,9 @@ def hunt_value(
         "different_machines": len(progress.different),
         "loads": progress.loads,
         "unjudged": progress.unjudged,
+        "machines_not_compared": progress.lone_machines,
+        "loads_not_compared": progress.lone_loads,
+        "never_judged": list(progress.never),
         "boots": facts.boots,
         "closest": {name: asdict(row) for name, row in progress.closest.items()},
         "closeness": {name: _spread(values) for name, values in progress.values.items()},
@@ -84,8 +87,7 @@ def hunt_text(
     """Return the lines for people."""
     confirmed = sum(item.confirmed for item in progress.suspicions)
     lines = [
-        f"{counted(progress.machines, 'machine')}, {counted(progress.loads, 'load')},"
-        f" {counted(boots, 'boot')},"
+        f"{progress.booted}, {counted(boots, 'boot')},"
         f" {counted(len(progress.suspicions), 'suspicion')}, {confirmed} of them confirmed"
     ]
     for violation, file in zip(progress.violations, files, strict=True):
@@ -99,11 +101,14 @@ def hunt_text(
     if progress.unjudged:
         loads = counted(progress.unjudged, "load")
         lines.append(f"{loads} not judged: events were lost, or tasks did not start")
+    if progress.remark:
+        lines.append(progress.remark)
     if not progress.machines:
         lines.append(NOTHING_JUDGED)
     elif not progress.violations:
         unreached = coverage is not None and is_unreached(coverage)
         nothing = "not reached: no changed line ran" if unreached else "nothing found"
+        nothing = "nothing was compared" if progress.compares_nothing else nothing
         lines.append(nothing + progress.untried)
     if coverage is not None:
         lines += coverage_lines(coverage)

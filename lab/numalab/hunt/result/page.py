@@ -104,17 +104,19 @@ NOTHING_JUDGED = "Nothing was judged: no machine was finished."
 
 def outcome(hunt: Hunt, coverage: HuntCoverage | None, *, is_survey: bool = False) -> str:
     """Return the outcome in one sentence."""
-    booted = f"{counted(hunt.machines, 'machine')}, {counted(hunt.loads, 'load')}"
+    booted = hunt.booted
     if hunt.violations:
         names = ", ".join(dict.fromkeys(item.finding.prop for item in hunt.violations))
         return f"{counted(len(hunt.violations), 'violation')} found ({names}); {booted}."
     if not hunt.machines:
         return NOTHING_JUDGED
+    if hunt.compares_nothing:
+        return f"Nothing was compared: {booted}: {hunt.reason}{hunt.untried}. {hunt.remark}".strip()
     if coverage is not None and is_unreached(coverage):
         return f"Not reached: no changed line ran on {booted}{hunt.untried}."
     if is_survey:
         return f"Survey of {booted}: no value was confirmed in other boots."
-    return f"Nothing found: {booted}{hunt.untried}."
+    return f"Nothing found: {booted}{hunt.untried}. {hunt.remark}".strip()
 
 
 def _finding(violation: ConfirmedViolation, file: Path) -> Mapping[str, Any]:
