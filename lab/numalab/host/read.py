@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
-from numalab.cpulist import MAX_CPUS, parse_cpulist
+from numalab.cpulist import MAX_CPUS, format_cpulist, parse_cpulist
 from numalab.document import Document, check_document
 from numalab.errors import HostError, UserError
 from numalab.files import read_bounded
@@ -51,6 +51,10 @@ def _read(root: Path) -> Host:
     system = root / "sys/devices/system"
     online = set(parse_cpulist(_text(system / "cpu/online")))
     nodes, distances = _nodes(root, system, online)
+    if not online:
+        raise ValueError("no CPU is online")
+    if homeless := online - {cpu for node in nodes for cpu in node.cpus}:
+        raise ValueError(f"no node has CPU {format_cpulist(homeless)}, which is online")
     return Host(
         nodes=nodes,
         distances=distances,
@@ -85,6 +89,9 @@ def _nodes(
         total, free = parse_meminfo(_text(place / "meminfo"))
         nodes.append(HostNode(number, cpus, total, free, _pools(place / "hugepages")))
         distances.append(parse_numbers(_text(place / "distance")))
+    # Some kernels print a distance for each number up to the last node's.
+    if all(len(row) == numbers[-1] + 1 for row in distances):
+        distances = [tuple(row[number] for number in numbers) for row in distances]
     if any(len(row) != len(nodes) for row in distances):
         raise ValueError("the distances are no square table")
     return tuple(nodes), tuple(distances)

@@ -60,6 +60,31 @@ def test_a_cpu_that_is_offline_is_nowhere(tmp_path: Path) -> None:
     assert host.cpu_of[3].siblings == (3,)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("node/node8/cpulist", "2,6-7", "no node has CPU 3, which is online"),
+        ("cpu/online", "", "no CPU is online"),
+        ("node/node8/distance", "20 10 30", "the distances are no square table"),
+    ],
+)
+def test_a_host_that_contradicts_itself_is_a_host_error(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    write_tree(SMALL, tmp_path)
+    (tmp_path / "sys/devices/system" / name).write_text(f"{text}\n")
+    with pytest.raises(HostError, match=message):
+        read_host(tmp_path)
+
+
+def test_distances_may_have_a_column_for_each_number_up_to_the_last(tmp_path: Path) -> None:
+    write_tree(SMALL, tmp_path)
+    host = read_host(tmp_path)
+    for node, row in ((0, "10 0 0 0 0 0 0 0 20"), (8, "20 0 0 0 0 0 0 0 10")):
+        (tmp_path / f"sys/devices/system/node/node{node}/distance").write_text(f"{row}\n")
+    assert read_host(tmp_path) == host
+
+
 def test_a_kernel_without_numa_is_one_node(tmp_path: Path) -> None:
     for name, text in {
         "sys/devices/system/cpu/online": "0-1",
