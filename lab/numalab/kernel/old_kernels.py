@@ -11,7 +11,7 @@ _FEATURES = (
     ((5, 10), "names of domain flags", "flags are compared by their numbers until 5.7"),
     ((5, 4), "erofs", "the image is mounted as ext4"),
     ((5, 2), "HMAT", "no latency and bandwidth between nodes in sysfs"),
-    ((4, 14), "sched domain NODE", "the prediction leaves it out"),
+    ((4, 15), "sched domain NODE", "the prediction leaves it out"),
     (
         (4, 13),
         "sched groups of each CPU",

@@ -8,6 +8,7 @@ from numalab.kernel.old_kernels import lacking
     [
         ("4.12.0", False, 10, "sched groups of each CPU (4.13): all CPUs have the same ones"),
         ("4.12.0", True, 9, "erofs (5.4): the image is mounted as ext4"),
+        ("4.14.336", True, 8, "sched domain NODE (4.15): the prediction leaves it out"),
         (
             "5.5.0-rc5",
             True,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from numalab.cpulist import format_cpulist
 from numalab.errors import UserError
 from numalab.topology.differences import compare_guest, format_differences
 from numalab.topology.guest_view import GuestView, parse_guest_view
@@ -230,6 +231,39 @@ def test_an_unknown_version_has_the_rules_of_the_newest_known_one(
 )
 def test_numa_type(name: str, expected: str) -> None:
     assert predict(load_topology(name)).numa_type == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "full", "ring"),
+    [
+        ("4.14", "direct", "glueless mesh"),
+        ("4.15", "backplane", "glueless mesh"),
+        ("4.18", "backplane", "glueless mesh"),
+        ("4.19", "direct", "glueless mesh"),
+    ],
+)
+def test_numa_type_where_the_local_distance_counts(kernel: str, full: str, ring: str) -> None:
+    types = [predict(load_topology(name), kernel).numa_type for name in ("full-4", "ring-4")]
+    assert types == [full, ring]
+    one = replace(load_topology("ring-2"), nodes=(Node(0, (0, 1, 2, 3), 512),), distances=((10,),))
+    assert predict(replace(one, cpu_shape=CpuShape(1, 1, 4, 1)), kernel).numa_type == "direct"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names", "groups"),
+    [
+        ("4.14", ["NUMA"], ["0-3", "4-7", "8-11", "12-15"]),
+        ("4.15", ["NODE", "NUMA"], ["0-7", "8-15"]),
+    ],
+)
+def test_nodes_of_several_dies_are_a_level_since_4_15(
+    kernel: str, names: list[str], groups: list[str]
+) -> None:
+    nodes = (Node(0, tuple(range(8)), 512), Node(1, tuple(range(8, 16)), 512))
+    dies = Topology("d", "", "", nodes, ((10, 20), (20, 10)), CpuShape(1, 4, 4, 1))
+    domains = predict(dies, kernel, vendor="intel").cpus[0].domains
+    assert [domain.name for domain in domains[1:]] == names
+    assert [format_cpulist(group.span) for group in domains[-1].groups] == groups
 
 
 def test_the_kernel_numbers_nodes_with_cpus_first() -> None:

@@ -42,7 +42,9 @@ def numa_levels(machine: GuestMachine, rules: KernelRules) -> NumaLevels:
             if table[a][b] <= limit:
                 level[a] |= machine.nodes[b]
         masks.append(tuple(level))
-    return NumaLevels(distances, tuple(masks), _numa_type(table, distances, counted))
+    direct = 1 if rules.type_counts_local else 2
+    kind = "direct" if len(distances) <= direct else _numa_type(table, distances[-1], counted)
+    return NumaLevels(distances, tuple(masks), kind)
 
 
 def _growing_distances(table: Matrix) -> tuple[int, ...]:
@@ -62,15 +64,14 @@ def counted_nodes(machine: GuestMachine, rules: KernelRules) -> list[int]:
     return [node for node in nodes if machine.nodes[node] or not rules.only_nodes_with_cpus]
 
 
-def _numa_type(table: Matrix, levels: Sequence[int], nodes: Sequence[int]) -> NumaType:
-    """Name the machine's type: `init_numa_topology_type()`, 6.12, kernel/sched/topology.c.
+def _numa_type(table: Matrix, farthest: int, nodes: Sequence[int]) -> NumaType:
+    """Name an indirect machine's type: `init_numa_topology_type()`, 6.12, kernel/sched/topology.c.
 
     The first pair of nodes at the largest distance decides: the type is a mesh if some node is
     nearer to both, else a backplane.
     """
-    farthest = levels[-1]
     pairs = ((a, b) for a, b in product(nodes, nodes) if table[a][b] == farthest)
-    if len(levels) <= 2 or (pair := next(pairs, None)) is None:
+    if (pair := next(pairs, None)) is None:
         return "direct"
     is_mesh = any(table[pair[0]][c] < farthest and table[pair[1]][c] < farthest for c in nodes)
     return "glueless mesh" if is_mesh else "backplane"

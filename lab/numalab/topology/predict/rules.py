@@ -51,7 +51,11 @@ class KernelRules:
     - `remark`: a sentence about the series where `version` is not known, else empty.
     - `own_groups`: each CPU has its own sched groups since 4.13; before, all have the same ones.
       The log has their balance masks since then.
-    - `node_level`: the level NODE exists since 4.14 (051f3ca02e46).
+    - `node_level`: the level NODE exists since 4.15 (051f3ca02e46).
+    - `type_counts_local`: from 4.15 to 4.18 the local distance counts where the NUMA type is
+      chosen (`sched_domains_numa_levels <= 1`), so that nodes that are all equally far are a
+      backplane. By the sources of 4.15-rc8, 4.16.13, 4.18.0 and 4.19.1; later stable
+      releases of 4.18 were not read, and no boot was compared.
     - `all_prefer_siblings`: every domain inside a node has SD_PREFER_SIBLING since 4.20
       (9c63e84db29b); before, those whose CPUs share a cache but no core do not.
     - `zen_reclaim`: Zen CPUs have their own reclaim distance since 5.4 (a55c7454a8c8).
@@ -84,6 +88,7 @@ class KernelRules:
     remark: str
     own_groups: bool
     node_level: bool
+    type_counts_local: bool
     all_prefer_siblings: bool
     zen_reclaim: bool
     flag_masks: bool
@@ -123,7 +128,8 @@ def rules_for(version: str) -> KernelRules:
         series=_text(series),
         remark=_remark(match[0], requested, series),
         own_groups=series >= (4, 13),
-        node_level=series >= (4, 14),
+        node_level=series >= (4, 15),
+        type_counts_local=(4, 15) <= series < (4, 19),
         all_prefer_siblings=series >= (4, 20),
         zen_reclaim=series >= (5, 4),
         flag_masks=series >= (5, 10),
