@@ -233,6 +233,7 @@ def compare_topologies(a: Topology, b: Topology) -> tuple[Difference, ...]:
         *_nodes(a, b),
         *_packaging(a, b),
         *_distances(a, b),
+        *_links(a, b),
         *_interconnects(a, b),
         *_memory(a, b),
     )
@@ -271,6 +272,19 @@ def _distances(a: Topology, b: Topology) -> Iterator[Difference]:
     yield from differing[:MAX_DISTANCES]
     if more := len(differing[MAX_DISTANCES:]):
         yield Difference(f"{more} more distances", "differ", "differ")
+
+
+def _links(a: Topology, b: Topology) -> Iterator[Difference]:
+    """Compare the links between nodes, over which data goes in timed mode."""
+    if set(a.links) != set(b.links):
+        yield Difference("links, where they differ", _without(a, b), _without(b, a))
+
+
+def _without(a: Topology, b: Topology) -> str:
+    """List the links of the first machine that the second lacks."""
+    links = [f"{low}-{high}" for low, high in sorted(set(a.links) - set(b.links))]
+    more = [f"and {len(links) - MAX_SHOWN} more"] if len(links) > MAX_SHOWN else []
+    return ", ".join(links[:MAX_SHOWN] + more) or "none"
 
 
 def _memory(a: Topology, b: Topology) -> Iterator[Difference]:

@@ -4,6 +4,7 @@ import json
 import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 from numalab.cpulist import format_cpulist
@@ -175,6 +176,10 @@ def export_losses(topology: Topology, form: str) -> tuple[str, ...]:
         if shape != (implied or CpuShape(topology.cpu_count, 1, 1, 1)):
             lost = f"sockets, dies and threads ({describe_shape(shape)})"
             losses.append(f"{lost}: this form has none")
+    if form not in ("text", "dot"):
+        implied_links = replace(topology, drawn_links=()).links
+        if set(topology.links) != set(implied_links):
+            losses.append("links between nodes: this form has none, and its distances imply others")
     if form != "text" and topology.memory != MemoryTable():
         losses.append("the table [memory], the speed of memory in timed mode: only numalab has it")
     return tuple(losses)

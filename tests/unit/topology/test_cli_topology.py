@@ -177,6 +177,8 @@ def test_one_of_a_thing_is_written_so() -> None:
         ("slow-memory-3", "vng", "latency and bandwidth between nodes (HMAT)"),
         ("slow-memory-3", "numactl", "latency and bandwidth between nodes (HMAT)"),
         ("xeon-8269cy", "qemu", "the table [memory]"),
+        *(("backplane-8", form, "links between nodes") for form in ("vng", "numactl", "xml")),
+        ("backplane-8", "dot", None),
         ("ring-4", "vng", None),
         ("slow-memory-3", "qemu", None),
         ("slow-memory-3", "xml", None),

@@ -174,3 +174,13 @@ def test_two_machines_differ() -> None:
     }
     assert {"node 3", "node 2, CPUs", "node 1, memory", "packaging"} <= subjects
     assert "access, node 0 to node 0" in subjects
+
+
+def test_links_that_the_distances_do_not_imply_differ() -> None:
+    drawn = load_topology("backplane-8")
+    table = dataclasses.replace(drawn, shape=None, drawn_links=())
+    missing = sorted({*table.links} - {*drawn.links})
+    shown = ", ".join(f"{a}-{b}" for a, b in missing)
+    subject = "links, where they differ"
+    assert compare_topologies(drawn, table) == (Difference(subject, "none", shown),)
+    assert compare_topologies(table, drawn) == (Difference(subject, shown, "none"),)
