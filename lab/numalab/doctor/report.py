@@ -16,8 +16,7 @@ from numalab.guest.verdicts import Verdict
 from numalab.guest.witness import Timing
 from numalab.host.facts import Host, host_to_dict
 from numalab.limits.cgroup import usable_cpus
-from numalab.placement.admission import guest_cpus, may_lock_memory
-from numalab.placement.planner import plan
+from numalab.placement.admission import guest_cpus, may_lock_memory, plan_guest
 from numalab.topology.topology import Topology
 
 FORMAT = 1
@@ -125,7 +124,7 @@ def render_report(
 
 def _planned(topology: Topology, host: Host) -> PlannedGuest:
     try:
-        made = plan(topology, host, "kvm", guest_cpus(host))
+        made = plan_guest(topology, host, "kvm", guest_cpus(host))
     except LabError as error:
         return PlannedGuest(topology.name, failed=str(error)[:_MOST_TEXT])
     return PlannedGuest(

@@ -3,7 +3,7 @@
 import os
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,9 +22,10 @@ from numalab.host.facts import Host
 from numalab.host.privilege import effective_capabilities
 from numalab.host.read import read_host
 from numalab.machine.memory import backed_mib
-from numalab.machine.model import PAGE_KIB, Machine, Mode
+from numalab.machine.model import PAGE_KIB, Machine, Mode, check_by_hand
 from numalab.placement.planner import Placement, emulator_cpus, plan
 from numalab.topology.predict.firmware import as_guest_numbers, node_numbers
+from numalab.topology.topology import Topology
 
 _CAP_SYS_RESOURCE = 24  # linux/capability.h
 
@@ -186,22 +187,41 @@ def _by_use(host: Host, usable: frozenset[int], taken: CpusInUse) -> Iterator[fr
 def _place(
     machine: Machine, host: Host, allowed: frozenset[int], taken: frozenset[int] = frozenset()
 ) -> Placement:
-    """Plan with the node numbers of the guest's kernel, for its notes; the rest is in our order."""
-    numbers = node_numbers(machine.topology)
-    order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    placement = plan(
-        as_guest_numbers(machine.topology),
+    placement = plan_guest(
+        machine.topology,
         host,
         machine.mode,
         allowed,
         pinned=machine.vcpu_cpus,
-        nodes=[machine.host_nodes[node] for node in order] if machine.host_nodes else (),
+        nodes=machine.host_nodes,
         taken=taken,
     )
-    host_nodes = tuple(placement.host_nodes[number] for number in numbers)
-    placement = replace(placement, host_nodes=host_nodes)
     # Strict binding to a node that lacks memory ends QEMU, and speed does not matter here.
     return replace(placement, dedicated=False) if machine.shares_cpus else placement
+
+
+def plan_guest(
+    topology: Topology,
+    host: Host,
+    mode: Mode,
+    allowed: Iterable[int] | None = None,
+    *,
+    pinned: Sequence[int] = (),
+    nodes: Sequence[int] = (),
+    taken: Iterable[int] = (),
+) -> Placement:
+    """Plan the guest as its boot does: `plan` with the node numbers of the guest's kernel.
+
+    Notes of the plan have these numbers. `nodes` and the plan's `host_nodes` are in the order of
+    `topology`. Raises UserError as `plan` does.
+    """
+    numbers = node_numbers(topology)
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    check_by_hand(topology, pinned, nodes)
+    by_number = [nodes[node] for node in order] if nodes else ()
+    guest = as_guest_numbers(topology)
+    made = plan(guest, host, mode, allowed, pinned=pinned, nodes=by_number, taken=taken)
+    return replace(made, host_nodes=tuple(made.host_nodes[number] for number in numbers))
 
 
 def _allowed(machine: Machine, host: Host) -> frozenset[int]:

@@ -418,6 +418,23 @@ def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
     assert "one-to-one: distorts nothing" in done.stdout
 
 
+def test_the_command_predicts_the_plan_of_a_boot(tmp_path: Path) -> None:
+    """The kernel numbers the node of CPU 0 first, and the first of equal nodes gets the first."""
+    file = tmp_path / "moved.toml"
+    file.write_text(
+        'summary = "x"\nnodes = 2\ncpus = ["1,3", "0,2"]\nmemory_mib = 512\n'
+        "links = [[0, 1]]\ndistances = [10, 20]\n"
+    )
+    words = [str(file), "--host", str(HOSTS / "two-node.json")]
+    value = json.loads(invoke(place.command, *words, "--json").stdout)
+    assert value["host_nodes"] == [1, 0]
+    assert [TWO.node_of_cpu[cpu] for cpu in value["vcpus"]] == [0, 1, 0, 1]
+    by_hand = invoke(place.command, *words, "--nodes", "0,1", "--json").stdout
+    assert json.loads(by_hand)["host_nodes"] == [0, 1]
+    shared = invoke(place.command, *words, "--cpus", "0").stdout
+    assert "the kernel's node numbers differ from this file: 0 becomes 1" in shared
+
+
 def test_the_command_uses_the_cpus_of_this_host_that_a_guest_gets() -> None:
     own = os.sched_getaffinity(0)
     first, *rest = sorted(own)

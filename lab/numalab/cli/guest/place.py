@@ -14,9 +14,10 @@ from numalab.errors import UserError
 from numalab.host.facts import Host
 from numalab.host.read import read_host, read_host_file
 from numalab.machine.model import MODES, Mode
-from numalab.placement.admission import guest_cpus
-from numalab.placement.planner import Placement, plan
+from numalab.placement.admission import guest_cpus, plan_guest
+from numalab.placement.planner import Placement
 from numalab.topology.load import load_topology
+from numalab.topology.predict.firmware import describe_numbers
 from numalab.topology.topology import Topology
 
 
@@ -40,8 +41,8 @@ def command(
         usable = _of_this_host(facts, usable)
     vcpu_cpus, host_nodes = options.by_hand(machine, pin, nodes)
     with options.named_placement():
-        made = plan(machine, facts, _mode(mode), usable, pinned=vcpu_cpus, nodes=host_nodes)
-    emit(made, as_json, Group(_table(machine, made), "", _text(made)))
+        made = plan_guest(machine, facts, _mode(mode), usable, pinned=vcpu_cpus, nodes=host_nodes)
+    emit(made, as_json, Group(_table(machine, made), "", _text(machine, made)))
 
 
 def _of_this_host(host: Host, asked: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -73,7 +74,7 @@ def _table(topology: Topology, made: Placement) -> Table:
     return table
 
 
-def _text(made: Placement) -> Text:
+def _text(topology: Topology, made: Placement) -> Text:
     lines = [f"distorts: {what}" for what in made.distorts] or ["one-to-one: distorts nothing"]
     rho = made.distances.rank_correlation
     if rho is not None:
@@ -83,4 +84,6 @@ def _text(made: Placement) -> Text:
     else:
         reason = "" if made.mode == "kvm" else f" in mode {made.mode}"
         lines.append(f"timing measures are not valid{reason}; placement measures are")
+    if made.distorts and (moved := describe_numbers(topology)):
+        lines.append(moved)
     return Text("\n".join(lines))
