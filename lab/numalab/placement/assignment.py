@@ -20,20 +20,18 @@ def cheapest(
     guest: _Table, slots: _Table, needs: _Table | None, wishes: _Table | None
 ) -> tuple[int, ...]:
     """Return the slot of each guest node, as `correspond.assign` does."""
-    count, places = len(guest), len(slots)
-    zero = np.zeros((count, places), dtype=np.int64)
-    case = _Case(
-        np.array(guest, dtype=np.int64),
-        np.array(slots, dtype=np.int64),
-        zero if needs is None else np.array(needs, dtype=np.int64),
-        zero if wishes is None else np.array(wishes, dtype=np.int64),
-    )
+    case, count, places = _case(guest, slots, needs, wishes), len(guest), len(slots)
     if math.perm(places, count) <= _MOST_COMPARED:
         return case.best(itertools.permutations(range(places), count))
     chosen = case.best(_guesses(case))
     while (better := case.best((chosen, *_neighbours(chosen, places)))) != chosen:
         chosen = better
     return chosen
+
+
+def nearest(guest: _Table, hosts: _Table, candidates: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the first of the candidates that keep distances best; nodes may share host nodes."""
+    return _case(guest, hosts, None, None).best(candidates)
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,16 @@ class _Case:
             # Nearer pairs on the guest that are as far apart on the host, or farther.
             nearer += counts[::-1].cumsum(axis=0)[::-1]
         return wrong
+
+
+def _case(guest: _Table, slots: _Table, needs: _Table | None, wishes: _Table | None) -> _Case:
+    zero = np.zeros((len(guest), len(slots)), dtype=np.int64)
+    return _Case(
+        np.array(guest, dtype=np.int64),
+        np.array(slots, dtype=np.int64),
+        zero if needs is None else np.array(needs, dtype=np.int64),
+        zero if wishes is None else np.array(wishes, dtype=np.int64),
+    )
 
 
 def _guesses(case: _Case) -> Iterator[tuple[int, ...]]:

@@ -8,6 +8,7 @@ from numalab.errors import UserError
 from numalab.host.facts import Disturbance, Host, HostNode, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
 from numalab.placement.correspond import NOT_COMPARED, Correspondence, assign, compare
+from numalab.placement.sharing import share
 from numalab.topology.topology import Node, Topology
 from numalab.units import format_size
 
@@ -67,10 +68,10 @@ def plan(
     Guest nodes go to host nodes of their own where there are enough: those with enough CPUs, then
     with enough memory, then in the order of distances, then with whole cores, then with isolated
     CPUs, then so that near nodes are near. In a node, whole cores come before SMT siblings, and
-    among those isolated CPUs first. A host that is too small is overcommitted evenly. `pinned`, if
-    given, is the host CPU of each vCPU, and `nodes` the host node of each guest node, by their ids;
-    only the rest is planned then. `taken` are host CPUs of other guests: CPUs of their cores come
-    last.
+    among those isolated CPUs first. Where there are fewer host nodes, guest nodes share them
+    (`share`). A host that is too small is overcommitted evenly. `pinned`, if given, is the host CPU
+    of each vCPU, and `nodes` the host node of each guest node, by their ids; only the rest is
+    planned then. `taken` are host CPUs of other guests: CPUs of their cores come last.
     Raises UserError where the host has none of the allowed CPUs, the guest cannot be placed so, or
     it has more CPUs than any guest can have.
     """
@@ -235,12 +236,11 @@ def _places(
         # A host node of memory alone may back a guest node of memory alone.
         if free[place] or (len(staffed) < len(topology.nodes) and not node.cpus and node.memory_mib)
     ]
-    enough = len(slots) >= len(topology.nodes) and sum(map(bool, free)) >= len(staffed)
-    if not enough:
-        slots = _shared(free, len(topology.nodes))
     table = [[host.distances[a][b] for b in slots] for a in slots]
-    if not enough:
-        return tuple(slots[slot] for slot in assign(topology.distances, table))
+    if len(slots) < len(topology.nodes) or sum(map(bool, free)) < len(staffed):
+        sizes = [(len(node.cpus), node.memory_mib) for node in topology.nodes]
+        rooms = [(free[slot], host.nodes[slot].memory_mib) for slot in slots]
+        return tuple(slots[slot] for slot in share(topology.distances, table, sizes, rooms))
     needs = [
         [_lack(node, host.nodes[slot], free[slot]) for slot in slots] for node in topology.nodes
     ]
@@ -265,16 +265,6 @@ def _flaws(host: Host, cpus: Sequence[int], busy: frozenset[int]) -> int:
     used = set(cpus)
     shared = sum(cpu in busy or len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in cpus)
     return (shared << 16) + len(used - set(host.isolated))
-
-
-def _shared(free: Sequence[int], count: int) -> list[int]:
-    """Deal `count` guest nodes out to the host nodes, each time to the one with the most room."""
-    taken = [0] * len(free)
-    for _ in range(count):
-        candidates = [place for place, cpus in enumerate(free) if cpus]
-        place = min(candidates, key=lambda place: ((taken[place] + 1) / free[place], place))
-        taken[place] += 1
-    return [place for place, many in enumerate(taken) for _ in range(many)]
 
 
 def preferred(

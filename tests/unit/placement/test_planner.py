@@ -76,6 +76,36 @@ def test_nodes_that_do_not_fit_share_host_nodes_evenly() -> None:
     assert made.distorts == ("8 guest nodes share 4 host nodes",)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "guest_mib", "host_mib", "nodes"),
+    [
+        ([4, 4, 0], 64, (1024, 1024), (0, 1, 0)),
+        ([0, 4, 4], 64, (1024, 1024), (0, 0, 1)),
+        ([4, 4, *[0] * 18], 64, (4096, 4096), (0, 1)),  # too many assignments to compare
+        ([1, 4, 1, 3, *[0] * 14], 64, (4096, 4096), ()),
+        ([2, 1, 1], 512, (2048, 0), (0, 0, 0)),
+        ([1, 1, 1], 512, (512, 1024), (0, 1, 1)),
+    ],
+)
+def test_host_nodes_are_shared_by_cpus_and_memory(
+    sizes: list[int], guest_mib: int, host_mib: tuple[int, int], nodes: tuple[int, ...]
+) -> None:
+    machine, host = guest(sizes), small_host(2, 5, 1)
+    count = range(len(sizes))
+    machine = replace(
+        machine,
+        nodes=tuple(replace(node, memory_mib=guest_mib) for node in machine.nodes),
+        distances=tuple(tuple(10 if a == b else 20 for b in count) for a in count),
+    )
+    parts = zip(host.nodes, host_mib, strict=True)
+    host = replace(host, nodes=tuple(replace(node, memory_mib=mib) for node, mib in parts))
+    made = plan(machine, host, "kvm")
+    assert made.host_nodes[: len(nodes)] == nodes
+    assert made.most_on_one == 1 and made.dedicated
+    own = len({*made.host_nodes})
+    assert made.distorts == (f"{len(sizes)} guest nodes share {own} host node{'s'[: own - 1]}",)
+
+
 def test_isolated_cpus_come_first_and_housekeeping_ones_run_the_emulator() -> None:
     made = plan(load_topology("ring-4"), FOUR, "kvm")
     assert set(made.vcpus) <= set(FOUR.isolated)

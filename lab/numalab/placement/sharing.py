@@ -1,0 +1,91 @@
+"""Chooses host nodes for more guest nodes than there are host nodes, so that some share. Pure."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+from numalab.placement.correspond import Table, assign
+
+_MOST_COMPARED = 50_000
+_IMPOSSIBLE = 1 << 30  # more vCPUs than any guest has
+
+_Sizes = Sequence[tuple[int, int]]
+_Places = tuple[int, ...]
+
+
+def share(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
+    """Return the host node of each guest node.
+
+    `guest` and `hosts` are square tables of distances; `needs` and `rooms` the CPUs and MiB of each
+    guest and host node. Guest nodes are dealt out in proportion to CPUs. If vCPUs then share CPUs,
+    or memory is short, another assignment is taken that is better in this respect: all are
+    compared, or on large machines those that moves and swaps reach from the largest node first.
+    """
+    dealt = _dealt(guest, hosts, rooms)
+    before = _crowding(dealt, needs, rooms)
+    if before[:2] == (1, 0):
+        return dealt
+    # It takes 0.2 s to load.
+    from numalab.placement.assignment import nearest  # noqa: PLC0415
+
+    def best(candidates: Sequence[_Places]) -> _Places:
+        costs = [_crowding(places, needs, rooms) for places in candidates]
+        least = min(costs)
+        equal = [places for places, cost in zip(candidates, costs, strict=True) if cost == least]
+        return nearest(guest, hosts, equal)
+
+    if len(rooms) ** len(guest) <= _MOST_COMPARED:
+        chosen = best(list(product(range(len(rooms)), repeat=len(guest))))
+    else:
+        chosen = best([dealt, _packed(needs, rooms)])
+        while (better := best([chosen, *_changes(chosen, len(rooms))])) != chosen:
+            chosen = better
+    return chosen if _crowding(chosen, needs, rooms)[:2] < before[:2] else dealt
+
+
+def _crowding(places: Sequence[int], needs: _Sizes, rooms: _Sizes) -> tuple[int, int, int]:
+    """Return the most vCPUs on one CPU, the MiB that lack, and the vCPUs that lack a CPU."""
+    cpus, memory = [0] * len(rooms), [0] * len(rooms)
+    for place, (count, mib) in zip(places, needs, strict=False):
+        cpus[place] += count
+        memory[place] += mib
+    most = short = excess = 0
+    for has, here, mib in zip(rooms, cpus, memory, strict=True):
+        if here:
+            most = max(most, -(-here // has[0]) if has[0] else _IMPOSSIBLE)
+        short += max(0, mib - has[1])
+        excess += max(0, here - has[0])
+    return most, short, excess
+
+
+def _dealt(guest: Table, hosts: Table, rooms: _Sizes) -> _Places:
+    """Deal guest nodes out to host nodes with CPUs, each time to the one with the most room."""
+    taken = [0] * len(rooms)
+    candidates = [place for place, (cpus, _) in enumerate(rooms) if cpus]
+    for _ in guest:
+        place = min(candidates, key=lambda place: ((taken[place] + 1) / rooms[place][0], place))
+        taken[place] += 1
+    slots = [place for place, many in enumerate(taken) for _ in range(many)]
+    table = [[hosts[a][b] for b in slots] for a in slots]
+    return tuple(slots[slot] for slot in assign(guest, table))
+
+
+def _packed(needs: _Sizes, rooms: _Sizes) -> _Places:
+    """Put the largest guest node first, each on the first host node where it crowds least."""
+    order = sorted(range(len(needs)), key=lambda node: (*needs[node], -node), reverse=True)
+    sizes = [needs[node] for node in order]
+    places: list[int] = []
+    for _ in order:
+        costs = [_crowding([*places, place], sizes, rooms) for place in range(len(rooms))]
+        places.append(costs.index(min(costs)))
+    return tuple(places[order.index(node)] for node in range(len(needs)))
+
+
+def _changes(places: _Places, hosts: int) -> Iterator[_Places]:
+    """Yield all assignments in which one guest node moves, or two swap host nodes."""
+    for node in range(len(places)):
+        for place in range(hosts):
+            yield (*places[:node], place, *places[node + 1 :])
+    for a, b in combinations(range(len(places)), 2):
+        swapped = list(places)
+        swapped[a], swapped[b] = swapped[b], swapped[a]
+        yield tuple(swapped)
