@@ -12,6 +12,7 @@ from scipy.optimize import linear_sum_assignment, quadratic_assignment
 
 _STARTS = 12
 _MOST_COMPARED = 50_000  # 8 nodes on 8 are 40,320
+_MOST_TRIED = 20_000
 
 _Table = Sequence[Sequence[int]]
 
@@ -23,7 +24,15 @@ def cheapest(
     case, count, places = _case(guest, slots, needs, wishes), len(guest), len(slots)
     if math.perm(places, count) <= _MOST_COMPARED:
         return case.best(itertools.permutations(range(places), count))
-    chosen = case.best(_guesses(case))
+    chosen = _improved(case, case.best(_guesses(case)))
+    if case.disorder(chosen) and (ordered := _Search(case, chosen).slots()):
+        chosen = _improved(case, case.best((chosen, ordered)))
+    return chosen
+
+
+def _improved(case: "_Case", chosen: tuple[int, ...]) -> tuple[int, ...]:
+    """Improve an assignment with swaps and moves until none is better."""
+    places = len(case.slots)
     while (better := case.best((chosen, *_neighbours(chosen, places)))) != chosen:
         chosen = better
     return chosen
@@ -67,6 +76,13 @@ class _Case:
         )
         return tuple(int(slot) for slot in tried[np.lexsort(keys)[0]])
 
+    def disorder(self, chosen: Sequence[int]) -> int:
+        """Count the pairs of pairs that one assignment reverses or levels."""
+        left, right = np.nonzero(1 - np.eye(len(self.guest), dtype=int))
+        slots = np.array([chosen])
+        apart = self.slots[slots[:, left], slots[:, right]]
+        return int(self._wrong(self.guest[left, right], apart)[0])
+
     def _wrong(self, near: NDArray[np.int64], apart: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count, for each row of `apart`, the pairs of pairs that are reversed or levelled."""
         levels = np.unique(self.slots)
@@ -107,6 +123,57 @@ def _guesses(case: _Case) -> Iterator[tuple[int, ...]]:
         options = {"partial_guess": guess, "rng": np.random.default_rng(seed)}
         solution = quadratic_assignment(nearness, apart, method="2opt", options=options)
         yield tuple(solution.col_ind[:count])
+
+
+class _Search:
+    """Searches slots that keep the order of distances, by backtracking, in bounded steps.
+
+    What slots lack may be no more in sum than with the assignment `chosen`.
+    """
+
+    def __init__(self, case: _Case, chosen: Sequence[int]) -> None:
+        self._case = case
+        self._steps = _MOST_TRIED
+        self._ranks = np.unique(case.guest, return_inverse=True)[1].reshape(case.guest.shape)
+        lacks = case.needs - case.needs.min(axis=1, keepdims=True)
+        self._lacks, self._slack = lacks, int(lacks[range(len(chosen)), chosen].sum())
+        order = [0]
+        while len(order) < len(chosen):  # next the node that is nearest to one of these
+            rest = [node for node in range(len(chosen)) if node not in order]
+            order.append(rest[int(case.guest[order][:, rest].min(axis=0).argmin())])
+        self._order = order
+
+    def slots(self) -> tuple[int, ...] | None:
+        """Return the slot of each guest node; None where none came up."""
+        levels = int(self._ranks.max()) + 1
+        none = np.full(levels, -1), np.full(levels, np.iinfo(np.int64).max)
+        slots = self._rest([], self._slack, *none)
+        if slots is None:
+            return None
+        return tuple(slots[self._order.index(node)] for node in range(len(slots)))
+
+    def _rest(
+        self, slots: list[int], slack: int, high: NDArray[np.int64], low: NDArray[np.int64]
+    ) -> list[int] | None:
+        """Complete `slots`; `high` and `low` are the host distances so far of each guest one."""
+        if len(slots) == len(self._order):
+            return slots
+        node, before = self._order[len(slots)], self._order[: len(slots)]
+        ranks = np.concatenate([self._ranks[node, before], self._ranks[before, node]])
+        table = self._case.slots
+        for slot in np.nonzero(self._lacks[node] <= slack)[0]:
+            if slot in slots or self._steps <= 0:
+                continue
+            self._steps -= 1
+            apart = np.concatenate([table[slot, slots], table[slots, slot]])
+            highest, lowest = high.copy(), low.copy()
+            np.maximum.at(highest, ranks, apart)
+            np.minimum.at(lowest, ranks, apart)
+            if (np.maximum.accumulate(highest)[:-1] < lowest[1:]).all():
+                left = slack - int(self._lacks[node, slot])
+                if whole := self._rest([*slots, int(slot)], left, highest, lowest):
+                    return whole
+        return None
 
 
 def _neighbours(chosen: tuple[int, ...], places: int) -> Iterator[tuple[int, ...]]:

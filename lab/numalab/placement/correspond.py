@@ -6,7 +6,8 @@ that the sum over pairs of nearness(guest pair) x distance(host pair) is smalles
 from the mean guest distance, so a pair that is further than that wants a far host pair: the sum is
 the covariance of the two tables, negated. On small hosts all assignments are compared. On others,
 scipy's solver is a heuristic (Vogelstein et al. 2015): it starts several times, with fixed seeds,
-and swaps improve the best.
+and swaps improve the best. If that changes the order of distances, a bounded search tries to keep
+it; with dozens of host nodes it may miss an assignment that does.
 """
 
 from collections import Counter
