@@ -245,8 +245,10 @@ def test_numa_type(name: str, expected: str) -> None:
 def test_numa_type_where_the_local_distance_counts(kernel: str, full: str, ring: str) -> None:
     types = [predict(load_topology(name), kernel).numa_type for name in ("full-4", "ring-4")]
     assert types == [full, ring]
-    one = replace(load_topology("ring-2"), nodes=(Node(0, (0, 1, 2, 3), 512),), distances=((10,),))
-    assert predict(replace(one, cpu_shape=CpuShape(1, 1, 4, 1)), kernel).numa_type == "direct"
+    local = replace(
+        load_topology("ring-2"), nodes=(Node(0, (0, 1, 2, 3), 512),), distances=((10,),)
+    )
+    assert predict(replace(local, cpu_shape=CpuShape(1, 1, 4, 1)), kernel).numa_type == "direct"
 
 
 @pytest.mark.parametrize(
