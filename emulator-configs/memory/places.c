@@ -159,7 +159,8 @@ void places_count(struct places *places, struct place_key key, struct place_coun
 
 bool places_count_line(struct places *places, struct place_key key, struct place_counts counts)
 {
-	if (find(&places->fresh, &key)->key.node == FREE_NODE) {
+	if (find(&places->fresh, &key)->key.node == FREE_NODE &&
+	    find(&places->settled, &key)->key.node == FREE_NODE) {
 		if (places->moved_lines == MOST_MOVED_LINES)
 			return false;
 		places->moved_lines++;
@@ -200,6 +201,7 @@ static void settle(struct places *places, uint64_t now_ns)
 	while (settled->count + places->fresh.count >= (3U << settled->bits) / 4) {
 		if (!grow(settled)) {
 			put_all(places, settled, places->since_ns);
+			places->moved_lines = 0;
 			break;
 		}
 	}

@@ -198,6 +198,18 @@ def test_what_comes_after_the_last_barrier_is_apart(core: Counted) -> None:
     assert since[1] < first_ns
 
 
+def test_moves_are_counted_however_many_barriers_there_are(core: Counted) -> None:
+    lines, rounds = 500, 70  # more moves than the table has rows of lines
+    for _ in range(rounds):
+        for cpu in (0, 4):
+            for line in range(lines):
+                core.touch(cpu, line, 8 * cpu, store=True)
+            core.barrier(cpu)
+    rows = core.rows()
+    assert rows.filter(pl.col("kind") == LINE)["moves"].sum() == lines * (2 * rounds - 1)
+    assert rows.filter(pl.col("kind") == PAGE)["lines"].sum() == lines  # nobody had them before
+
+
 def test_the_table_grows(core: Counted) -> None:
     pages = LINES // PAGE_LINES
     for node in range(NODES):
