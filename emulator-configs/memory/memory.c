@@ -302,6 +302,7 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	*cost_ps = later(*cost_ps, others.told_ps) + wait_ps;
 	if (others.any)
 		outcome->move = others.gave || access.store ? MOVE_TRANSFER : MOVE_READ;
+	row->told += access.store && others.any;
 	row->waited_ps += wait_ps;
 	outcome->wait_ps = wait_ps;
 	oracle_page(&memory->oracle, row, place.fetched, place.home);

@@ -372,6 +372,22 @@ def test_the_oracle_counts_by_task_cpu_and_node(
     ]
 
 
+@pytest.mark.parametrize("has_it", [False, True])
+def test_each_store_to_a_line_that_others_hold_tells_them(
+    machine: Callable[..., MemoryCore], tmp_path: Path, has_it: bool
+) -> None:
+    core = machine(tables=(tmp_path / "counts", tmp_path / "traffic"))
+    for line in range(10):
+        for cpu in (0, 2, 4) if has_it else (0, 2):
+            core.load(cpu, line)
+    for line in range(20):  # nobody has the second half
+        core.store(4, line)
+        core.store(4, line)
+    core.finish()
+    invalidations = {row[1]: row[6] for row in read_table(tmp_path / "counts")[1].tolist()}
+    assert invalidations == {0: 0, 2: 0, 4: 10}
+
+
 def test_tables_are_bounded_and_say_what_they_left_out(
     machine: Callable[..., MemoryCore], tmp_path: Path
 ) -> None:
