@@ -45,6 +45,7 @@ struct config {
 	char block_name[MAX_BLOCKS][MAX_NAME];
 	uint16_t node_of_block[MAX_BLOCKS];
 	uint64_t window_ps, slice_ps, max_rows;
+	uint64_t instruction_ps; /* of no line of the file */
 	unsigned outstanding; /* lines of one sequential access that are under way at a time */
 };
 

@@ -86,6 +86,11 @@ bool memory_count_places(struct memory *memory, FILE *file)
 	return places_create(&memory->places, &memory->places_table, memory->config.max_rows);
 }
 
+void memory_set_instruction(struct memory *memory, uint64_t instruction_ps)
+{
+	memory->config.instruction_ps = instruction_ps;
+}
+
 static void destroy_parts(struct memory *memory)
 {
 	oracle_destroy(&memory->oracle);
@@ -200,6 +205,11 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* Where an access found its line. */
 struct outcome {
 	enum move move;
@@ -303,7 +313,6 @@ static uint32_t fetch(struct memory *memory, struct access access, struct place 
 	if (others.any)
 		outcome->move = others.gave || access.store ? MOVE_TRANSFER : MOVE_READ;
 	row->told += access.store && others.any;
-	row->waited_ps += wait_ps;
 	outcome->wait_ps = wait_ps;
 	oracle_page(&memory->oracle, row, place.fetched, place.home);
 	memory->groups[core->group].lines[slot] =
@@ -453,7 +462,7 @@ static uint64_t bytes_of(struct access access)
  * bytes of it, and must not pass unseen.
  */
 static bool count_place(struct memory *memory, struct access access, struct place place,
-			struct outcome outcome, uint64_t cost_ps)
+			struct outcome outcome, uint64_t stalled_ps)
 {
 	struct place_key key = {.kind = PLACE_PAGE,
 				.vaddr = access.vaddr >> PAGE_BITS << PAGE_BITS,
@@ -465,7 +474,7 @@ static bool count_place(struct memory *memory, struct access access, struct plac
 	bool fetched = outcome.of_memory || outcome.of_cache;
 	struct place_counts counts = {.lines = fetched,
 				      .local = fetched && outcome.source == key.node,
-				      .stalled_ps = cost_ps};
+				      .stalled_ps = stalled_ps};
 	uint64_t *touched = access.store ? &counts.written : &counts.read;
 	bool moved = outcome.move == MOVE_TRANSFER || outcome.move == MOVE_UPGRADE;
 	bool further = false;
@@ -500,7 +509,7 @@ uint64_t memory_access(struct memory *memory, struct access access)
 	struct row *row = oracle_row(&memory->oracle, access.cpu);
 	struct outcome outcome = {.move = MOVE_NONE};
 	struct shared_line *shared;
-	uint64_t cost_ps, wait_ps;
+	uint64_t cost_ps, wait_ps, stalled_ps;
 	struct place place;
 	uint32_t slot;
 
@@ -534,11 +543,12 @@ uint64_t memory_access(struct memory *memory, struct access access)
 				       TAKEN_LATENCIES *
 					       memory->config.latency_ps[core->node][core->node];
 	}
-	row->waited_ps += wait_ps;
-	row->stalled_ps += cost_ps;
-	if (!memory->places.table || !count_place(memory, access, place, outcome, cost_ps))
+	stalled_ps = cost_ps - sooner(cost_ps, memory->config.instruction_ps);
+	row->waited_ps += sooner(outcome.wait_ps + wait_ps, stalled_ps);
+	row->stalled_ps += stalled_ps;
+	if (!memory->places.table || !count_place(memory, access, place, outcome, stalled_ps))
 		fill_filter(memory, access, place);
-	return cost_ps;
+	return stalled_ps;
 }
 
 struct meeting memory_meeting(const struct memory *memory)

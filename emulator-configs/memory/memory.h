@@ -38,6 +38,8 @@ struct memory *memory_create(const char *parameters, FILE *counts, FILE *traffic
 			     size_t size);
 /* Counts pages and lines of programs too (places.h), into this file. False without memory. */
 bool memory_count_places(struct memory *memory, FILE *file);
+/* An instruction takes this long (before: no time), and an access has that much for nothing. */
+void memory_set_instruction(struct memory *memory, uint64_t instruction_ps);
 /* A CPU writes a mark, or calls a barrier: what is counted before and after can be told apart. */
 void memory_mark(struct memory *memory, unsigned cpu, uint64_t now_ps);
 void memory_barrier(struct memory *memory, unsigned cpu, uint64_t now_ps);
@@ -76,7 +78,7 @@ struct meeting {
 	uint64_t until_ps;
 };
 
-/* An access that its filter did not let pass: what it costs beyond a first-level hit. */
+/* An access that its filter did not let pass: how long the CPU waits beyond the instruction. */
 uint64_t memory_access(struct memory *memory, struct access access);
 /* Whom the last access met. */
 struct meeting memory_meeting(const struct memory *memory);

@@ -49,12 +49,10 @@ static void learn_block(uint64_t ram_addr, uint64_t host)
 				  host - ((ram_addr - start) & -(UINT64_C(1) << LINE_BITS)));
 }
 
-static void charge(unsigned int vcpu, uint64_t cost_ps)
+static void charge(unsigned int vcpu, uint64_t stalled_ps)
 {
-	uint64_t owed_ps = model.owed_ps[vcpu];
+	uint64_t owed_ps = model.owed_ps[vcpu] + stalled_ps;
 
-	/* The instruction that makes the access is counted already. */
-	owed_ps += cost_ps > model.instruction_ps ? cost_ps - model.instruction_ps : 0;
 	if (owed_ps >= model.instruction_ps) {
 		qemu_plugin_charge_vcpu(vcpu, owed_ps / model.instruction_ps);
 		owed_ps %= model.instruction_ps;
@@ -71,7 +69,7 @@ static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint
 				.cpu = (uint16_t)vcpu,
 				.bytes = (uint8_t)size,
 				.store = is_store};
-	uint64_t quantum = qemu_plugin_quantum(), cost_ps;
+	uint64_t quantum = qemu_plugin_quantum(), stalled_ps;
 	struct meeting meeting;
 
 	model.fresh = false;
@@ -81,12 +79,12 @@ static void on_access(unsigned int vcpu, uint64_t vaddr, uint64_t ram_addr, uint
 	}
 	if (!memory_knows(model.memory, access.line))
 		learn_block(ram_addr, host);
-	cost_ps = memory_access(model.memory, access);
+	stalled_ps = memory_access(model.memory, access);
 	meeting = memory_meeting(model.memory);
 	for (unsigned place = 0; place < meeting.count; place++)
 		qemu_plugin_interleave_vcpu(meeting.cpus[place], meeting.until_ps / PS_OF_NS);
-	if (cost_ps)
-		charge(vcpu, cost_ps);
+	if (stalled_ps)
+		charge(vcpu, stalled_ps);
 }
 
 static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *data)
@@ -340,6 +338,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 		return fail("line filters", "only on x86-64 hosts");
 	model.owed_ps = calloc(memory_cpus(model.memory), sizeof(*model.owed_ps));
 	model.instruction_ps = (uint64_t)PS_OF_NS << qemu_plugin_icount_shift();
+	memory_set_instruction(model.memory, model.instruction_ps);
 	qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
 	qemu_plugin_register_atexit_cb(id, at_exit, NULL);

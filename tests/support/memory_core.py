@@ -124,6 +124,10 @@ class MemoryCore:
         meeting = self._lib.memory_meeting(self._memory)
         return tuple(meeting.cpus[: meeting.count])
 
+    def set_instruction(self, instruction_ps: int) -> None:
+        """Set how long an instruction takes, which is no wait."""
+        self._lib.memory_set_instruction(self._memory, ctypes.c_uint64(instruction_ps))
+
     def advance(self, now_ps: int) -> None:
         """Tell that all CPUs have come as far as this."""
         self._lib.memory_advance(self._memory, ctypes.c_uint64(now_ps))

@@ -388,6 +388,33 @@ def test_each_store_to_a_line_that_others_hold_tells_them(
     assert invalidations == {0: 0, 2: 0, 4: 10}
 
 
+@pytest.mark.parametrize("instruction_ns", [2, 16, 182])
+def test_what_passes_within_the_instruction_is_no_wait(
+    machine: Callable[..., MemoryCore], tmp_path: Path, instruction_ns: int
+) -> None:
+    core = machine(tables=(tmp_path / "counts", tmp_path / "traffic"))
+    core.set_instruction(instruction_ns * NS)
+    far, hit = (max(0, ns - instruction_ns) for ns in (LATENCY_NS[0][1], LAST_NS))
+    lines = range(LINES, LINES + LAST_LINES)
+    assert {core.load(0, line) for line in lines} == {far * NS}
+    for line in lines:
+        core.now_ps = 0  # all at once
+        core.load(2 + line % 6, line)
+    core.switch(0, 0xAA, 0)
+    core.advance(10_000 * NS)
+    costs = [core.load(0, LINES + LAST_LINES + line) for line in range(FIRST_LINES)]
+    assert min(costs) > far * NS, costs
+    core.switch(0, 0xBB, 0)
+    costs = [core.load(0, line) for line in lines[-SECOND_LINES * 2 : -SECOND_LINES]]
+    assert set(costs) == {hit * NS}
+    core.finish()
+    rows = {tuple(row[1:3]): row for row in read_table(tmp_path / "counts")[1].tolist()}
+    stalled = {key: tuple(row[7:9]) for key, row in rows.items()}
+    assert stalled[0, 0] == (far * NS * LAST_LINES, 0)
+    assert 0 < stalled[0, 0xAA][1] <= stalled[0, 0xAA][0]
+    assert stalled[0, 0xBB] == (sum(costs), 0)
+
+
 def test_tables_are_bounded_and_say_what_they_left_out(
     machine: Callable[..., MemoryCore], tmp_path: Path
 ) -> None:
