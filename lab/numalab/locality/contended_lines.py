@@ -36,7 +36,8 @@ class LineThread:
 @dataclass(frozen=True)
 class ContendedLine:
     """A line that moved between CPUs. `sharing` is `false` if no two threads use the same bytes
-    while one writes, `true` if all do, else `mixed`. `process` is `UNSEEN` without a name."""
+    while one writes, `true` if all do, else `mixed`. `process` is `UNSEEN` without a name.
+    `threads` are the `MAX_THREADS` of `threads_in_all` with the most moves."""
 
     process: int
     address: int
@@ -46,6 +47,7 @@ class ContendedLine:
     moves: int
     stalled_ms: float
     threads: tuple[LineThread, ...]
+    threads_in_all: int
 
 
 def contended_lines(
@@ -97,6 +99,7 @@ def _line(part: pl.DataFrame, names: AddressNames, threads: ThreadNames) -> Iter
         sum(user["moves"] for user in users),
         sum(user["stalled_ps"] for user in users) / 1e9,
         tuple(members),
+        len(users),
     )
 
 

@@ -110,8 +110,8 @@ def _contended_lines(accesses: Locality) -> Iterator[str]:
     for line in listed:
         yield _contended(line)
         yield from (f"  {_thread(thread)}" for thread in line.threads[:MOST_THREADS])
-        if len(line.threads) > MOST_THREADS:
-            yield f"  ... and {len(line.threads) - MOST_THREADS} threads more"
+        if line.threads_in_all > MOST_THREADS:
+            yield f"  ... and {line.threads_in_all - MOST_THREADS} threads more"
     if more := accesses.places.lines_in_all - len(listed):
         yield f"... and {more} contended lines with fewer moves (--json)"
 

@@ -73,6 +73,7 @@ class RegionAccesses:
     without hits in caches. `misplaced` is the node whose CPUs fetched more than two thirds of the
     uncontended lines, if most of the pages lie on another one. The kernel's region has no pages.
 
+    `threads` are the `MAX_THREADS` of `threads_in_all` that fetched the most lines.
     `runs` are its pages, at most `MAX_RUNS` of `runs_in_all` runs, the most fetched. In all runs
     that lie on another node than the CPUs that fetched most, `misplaced_pages` have
     `misplaced_lines`.
@@ -90,6 +91,7 @@ class RegionAccesses:
     lines: tuple[int, ...]
     uncontended: tuple[int, ...]
     threads: tuple[ThreadLines, ...]
+    threads_in_all: int
     runs: tuple[PageRun, ...]
     runs_in_all: int
     misplaced_pages: int
@@ -263,6 +265,7 @@ def _region(tgid: int, name: AddressName, sums: _Sums, threads: ThreadNames) -> 
         tuple(fetched.lines),
         tuple(fetched.uncontended),
         tuple(ThreadLines(pid, threads.names.get(pid, ""), count) for pid, count in busiest),
+        len(sums.threads),
         tuple(sorted(most, key=lambda run: run.start)),
         len(runs),
         sum(run.pages for run in wrong),

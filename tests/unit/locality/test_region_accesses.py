@@ -114,6 +114,7 @@ def test_a_region_on_the_wrong_node_has_its_variable(names: AddressNames, elf: E
     )
     assert region.misplaced == 2
     assert [thread.lines for thread in region.threads] == [18, 2]
+    assert region.threads_in_all == 2
     assert region.runs == (
         PageRun(start, 3, 0, (2, 0, 9), (2, 0, 9)),
         PageRun(start + 3 * 4096, 1, 1, (0, 0, 3), (0, 0, 3)),
@@ -376,6 +377,19 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
     assert text.count("on the wrong node") == 1
     assert "\x1b" not in text
     assert text.endswith("a note")
+
+
+def test_threads_beyond_the_limit_are_counted(names: AddressNames, elf: ElfFile) -> None:
+    line, pids = address(elf, "counters"), range(21, 41)
+    rows = [row(LINE, line, pid, moves=9, written=1) for pid in pids]
+    threads = ThreadNames({pid: "many" for pid in pids}, 3)
+    places = read_places(table(*rows), replace(names, threads=threads.names), threads)
+    (contended,), (region,) = places.contended, places.regions
+    assert (len(contended.threads), contended.threads_in_all) == (16, len(pids))
+    assert (len(region.threads), region.threads_in_all) == (16, len(pids))
+    text = text_of(places)
+    assert text.count("writes 1 byte at counters") == 6
+    assert "  ... and 14 threads more" in text
 
 
 @given(

@@ -16,13 +16,14 @@ from numalab.topology.load import load_topology
 EVIL = "<script>alert(1)</script>\u202e"
 REGION = RegionAccesses(
     12, "table", "prog", 0x4000, 0x6000, 2.5, 100, 1, (2, 0), (100, 300), (100, 300),
-    (ThreadLines(13, EVIL, 300),),
+    (ThreadLines(13, EVIL, 300),), 1,
     (PageRun(0x4000, 1, 0, (90, 10), (90, 10)), PageRun(0x5000, 1, 0, (10, 290), (10, 290))),
     2, 1, 300,
 )  # fmt: skip
 LINE = ContendedLine(
     12, 0x7F40, "counters", "prog", "false", 90, 1.5,
     (LineThread(12, "prog", 50, ("counters",), ()), LineThread(13, EVIL, 40, ("counters+8",), ())),
+    2,
 )  # fmt: skip
 ACCESSES = Locality(
     10.0,
@@ -74,6 +75,14 @@ def test_what_is_wrong_is_marked() -> None:
 def test_runs_that_are_left_out_are_counted() -> None:
     cut = replace(REGION, runs_in_all=512)
     assert ">2 of 512 runs of pages" in page(replace(ACCESSES, places=Places((cut,), 1)))
+
+
+def test_threads_that_are_left_out_are_counted() -> None:
+    assert "more</td>" not in page()
+    region = replace(REGION, threads=REGION.threads * 16, threads_in_all=67)
+    line = replace(LINE, threads=LINE.threads * 8, threads_in_all=40)
+    html = page(replace(ACCESSES, places=Places((region,), 1, (line,), 1)))
+    assert " and 64 more</td>" in html and "<br>and 34 more</td>" in html
 
 
 def test_names_from_a_guest_run_nothing() -> None:
