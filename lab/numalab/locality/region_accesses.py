@@ -112,16 +112,20 @@ class Places:
 
 
 def barrier_window(places: pl.DataFrame) -> tuple[int, int | None] | None:
-    """Return from when each thread that waits at a barrier has done so to the last barrier.
+    """Return from when all threads of the first barrier have come to it to the last barrier.
 
-    In ns of the trace's clock. The end is None if there is only one barrier; None for no barrier.
+    They have before one of them comes to a barrier again. In ns of the trace's clock. The end is
+    None if there is only one barrier; None for no barrier.
     """
     moments = places.filter((pl.col("kind") == MOMENT) & (pl.col("vaddr") != MARK))
-    first = moments.filter(pl.col("vaddr") == FIRST_BARRIER)["time_ns"].max()
-    if not isinstance(first, int):
+    time = pl.col("time_ns")
+    # There is one of these rows before the first barrier of a thread that came later.
+    again = time.filter(pl.col("vaddr") == BARRIER).min().fill_null(time.max())
+    arrived = (pl.col("vaddr") == FIRST_BARRIER) & (time <= again)
+    first, last = moments.select(time.filter(arrived).max(), time.max().alias("last")).row(0)
+    if first is None:
         return None
-    last = moments.filter(pl.col("vaddr").is_in([FIRST_BARRIER, BARRIER]))["time_ns"].max()
-    return first, last if isinstance(last, int) and last > first else None
+    return first, last if last > first else None
 
 
 def rows_within(places: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame | None:

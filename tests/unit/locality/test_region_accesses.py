@@ -351,7 +351,11 @@ def test_rows_between_two_moments() -> None:
 def test_the_window_of_barriers() -> None:
     firsts = [row(MOMENT, FIRST_BARRIER, pid, time_ns=at) for pid, at in ((21, 30), (22, 50))]
     assert barrier_window(table(*firsts)) == (50, None)
-    assert barrier_window(table(*firsts, row(MOMENT, BARRIER, None, time_ns=70))) == (50, 70)
+    firsts.append(row(MOMENT, BARRIER, None, time_ns=70))
+    assert barrier_window(table(*firsts)) == (50, 70)
+    later = row(MOMENT, FIRST_BARRIER, 23, time_ns=90)
+    assert barrier_window(table(*firsts, later)) == (50, 90)
+    assert barrier_window(table(*firsts, later, row(MOMENT, BARRIER, None, time_ns=99))) == (50, 99)
     assert barrier_window(table(row(MOMENT, MARK, 21))) is None
 
 
@@ -382,7 +386,7 @@ def test_the_text_names_what_is_wrong(names: AddressNames, elf: ElfFile) -> None
 def test_threads_beyond_the_limit_are_counted(names: AddressNames, elf: ElfFile) -> None:
     line, pids = address(elf, "counters"), range(21, 41)
     rows = [row(LINE, line, pid, moves=9, written=1) for pid in pids]
-    threads = ThreadNames({pid: "many" for pid in pids}, 3)
+    threads = ThreadNames(dict.fromkeys(pids, "many"), 3)
     places = read_places(table(*rows), replace(names, threads=threads.names), threads)
     (contended,), (region,) = places.contended, places.regions
     assert (len(contended.threads), contended.threads_in_all) == (16, len(pids))
