@@ -29,7 +29,7 @@ from numalab.recording.recording import Recording
 from numalab.recording.window import BEGIN, END, Window, marks
 from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
-from numalab.topology.predict.firmware import as_guest_numbers
+from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.starters import MARKED_TASK
 
@@ -88,10 +88,10 @@ def read_locality(
     command took along; their variables name the regions. Raises UserError for an unreadable
     recording and HostError for damaged counts.
     """
-    topology = as_guest_numbers(topology)
-    decode_trace(directory.trace, topology, directory.events)
+    machine = as_guest_numbers(topology)
+    decode_trace(directory.trace, machine, directory.events)
     switches = scan_events(directory).filter(pl.col("event") == "sched_switch").collect()
-    notes = keep_memory_tables(directory, topology, switches)
+    notes = keep_memory_tables(directory, machine, switches)
     events = scan_events(directory).collect()
     text = left_by_guest(directory.maps)[:MAX_TEXT].decode("utf-8", "backslashreplace")
     memory = CommandMemory(parse_maps(text), files)
@@ -107,7 +107,11 @@ def locality(
     *,
     command: CommandMemory | None = None,
 ) -> Locality:
-    """Count the accesses of a recording within two marks; nothing where a mark is missing."""
+    """Count the accesses of a recording within two marks; nothing where a mark is missing.
+
+    Nodes have the numbers of the guest; a note says where those of `topology` are others.
+    """
+    notes = (*filter(None, (describe_numbers(topology),)), *notes)
     written, over_ns = marks(events), None
     if BEGIN in written["text"] and END not in written["text"]:
         over_ns = events["time_ns"].max()
@@ -124,7 +128,7 @@ def locality(
     notes = (*notes, *_repeated(written, between, window))
     if memory is None or memory.counts["start_ns"].null_count():
         return Locality(0.0, (), (), notes)
-    run = Recording(events, topology, memory=memory, part=window)
+    run = Recording(events, as_guest_numbers(topology), memory=memory, part=window)
     tasks = _tasks_of_command(events)
     threads = tuple(task for task in task_memory(run) if task.pid in tasks)
     names = ThreadNames(tasks, len(run.machine.nodes))

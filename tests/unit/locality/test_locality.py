@@ -1,5 +1,6 @@
 """Accesses by thread and by node within two marks: worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,7 +12,7 @@ from numalab.capture.memory_places import PAGE
 from numalab.locality.count_places import RECORDER
 from numalab.locality.locality import BARRIERS, COMMAND, NodeAccesses, locality
 from numalab.locality.locality_text import locality_lines
-from numalab.topology.topology import Topology
+from numalab.topology.topology import Topology, renumbered
 from support.small_traces import Trace
 
 MS = 1_000_000
@@ -68,6 +69,16 @@ def test_only_what_lies_between_the_marks_counts(
     lines = list(locality_lines(accesses))
     assert lines[2].split() == ["first/7", "7.0", "0.7", "50.0", "20", "30", "10"]
     assert lines[-1].split() == ["CPUs", "of", "node", "2", "1.0", "0.1", "100.0", "0", "0", "20"]
+
+
+def test_nodes_have_the_numbers_of_the_guest_and_a_note(
+    events: pl.DataFrame, three_nodes: Topology
+) -> None:
+    tables = JoinedTables(pl.DataFrame(ROWS), EMPTY)
+    accesses = locality(events, renumbered(three_nodes, (0, 2, 1)), tables)
+    (note,) = accesses.notes
+    assert note.endswith("node numbers differ from this file: 1 becomes 2, 2 becomes 1")
+    assert replace(accesses, notes=()) == locality(events, three_nodes, tables)
 
 
 def test_the_whole_command_has_its_initialisation(

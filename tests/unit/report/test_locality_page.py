@@ -12,6 +12,8 @@ from numalab.locality.locality import Locality, NodeAccesses
 from numalab.locality.region_accesses import PageRun, Places, RegionAccesses, ThreadLines
 from numalab.report.page.locality import render_locality
 from numalab.topology.load import load_topology
+from numalab.topology.predict.firmware import as_guest_numbers
+from numalab.topology.topology import renumbered
 
 EVIL = "<script>alert(1)</script>\u202e"
 REGION = RegionAccesses(
@@ -83,6 +85,13 @@ def test_threads_that_are_left_out_are_counted() -> None:
     line = replace(LINE, threads=LINE.threads * 8, threads_in_all=40)
     html = page(replace(ACCESSES, places=Places((region,), 1, (line,), 1)))
     assert " and 64 more</td>" in html and "<br>and 34 more</td>" in html
+
+
+def test_the_picture_has_the_numbers_of_the_guest() -> None:
+    moved = renumbered(load_topology("slow-memory-3"), (0, 2, 1))
+    guest = as_guest_numbers(moved)
+    pages = [render_locality(["./prog"], machine, ACCESSES) for machine in (moved, guest)]
+    assert moved != guest and pages[0] == pages[1]
 
 
 def test_names_from_a_guest_run_nothing() -> None:

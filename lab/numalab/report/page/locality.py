@@ -9,6 +9,7 @@ from numalab.locality.address_names import titled
 from numalab.locality.locality import Locality, NodeAccesses
 from numalab.locality.region_accesses import RegionAccesses, region_titles
 from numalab.report.page.page import data_uri, render_template
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from numalab.topology.view.drawing import render_svg
 
@@ -45,8 +46,10 @@ class RegionRow:
 def render_locality(words: Sequence[str], machine: Topology, accesses: Locality) -> str:
     """Render the accesses of a command as one HTML page without scripts or requests.
 
-    All names may come from a guest, and are escaped.
+    The picture has the node numbers of the guest, as the accesses do. All names may come from a
+    guest, and are escaped.
     """
+    machine = as_guest_numbers(machine)
     places = accesses.places
     values = {
         "command": shlex.join(words),
