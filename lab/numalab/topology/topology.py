@@ -114,8 +114,8 @@ class Topology:
     `cpu_shape` is None when the CPUs cannot be packaged evenly; then each CPU is its own socket
     (see `packaging`). The CPUs of an `llc` share a last-level cache. `shape` is the file's, None
     for links and tables. `drawn_links` are the links of the shape or of the file. `memory` is the
-    table of the file, which `memory.timing` works out. `published` is None if all figures are
-    invented.
+    table of the file, which `memory.timing` works out, `slow_motion` times slower. `published` is
+    None if all figures are invented.
     """
 
     name: str
@@ -130,6 +130,7 @@ class Topology:
     drawn_links: tuple[tuple[int, int], ...] = ()
     memory: MemoryTable = field(default_factory=MemoryTable)
     published: PublishedTable | None = None
+    slow_motion: int = 1
 
     @cached_property
     def cpu_count(self) -> int:

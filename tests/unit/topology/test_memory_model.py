@@ -1,6 +1,7 @@
 """What memory costs: the table `[memory]`, its defaults, and the model's parameter file."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,22 @@ def test_latency_follows_distance() -> None:
     assert latency[1] == (180, 90, 180, 270)
 
 
-@pytest.mark.parametrize("name", list_topologies())
-def test_in_slow_motion_all_takes_longer_in_proportion(name: str) -> None:
-    usual = memory_model(load_topology(name))
-    slow = memory_model(in_slow_motion(load_topology(name), 8))
-    assert slow.latency_ns == tuple(tuple(8 * ns for ns in row) for row in usual.latency_ns)
-    assert slow.interrupt_ns == tuple(tuple(8 * ns for ns in row) for row in usual.interrupt_ns)
+@pytest.mark.parametrize("times", [2, 16])
+@pytest.mark.parametrize("name", [*list_topologies(), "narrow"])
+def test_in_slow_motion_all_takes_longer_in_proportion(
+    tmp_path: Path, name: str, times: int
+) -> None:
+    narrow = "bandwidth_mb_s = [1000, 1000, 1000, 20]\nlink_bandwidth_mb_s = 24"
+    file = ring(tmp_path, narrow) if name == "narrow" else TOPOLOGIES / f"{name}.toml"
+    usual = memory_model(load_topology_file(file))
+    slow = memory_model(in_slow_motion(load_topology_file(file), times))
+    assert slow.latency_ns == tuple(tuple(times * ns for ns in row) for row in usual.latency_ns)
+    interrupt = tuple(tuple(times * ns for ns in row) for row in usual.interrupt_ns)
+    assert slow.interrupt_ns == interrupt
     for slower, other in ((slow.l2, usual.l2), (slow.llc, usual.llc)):
-        assert (slower.kib, slower.hit_ns) == (other.kib, 8 * other.hit_ns)
-    assert [server.mb_s * 8 for server in slow.servers] == pytest.approx(
-        [server.mb_s for server in usual.servers],
-        rel=0.01,
-        abs=5,  # eight times the half of 1 MB/s that rounding moves a published one
-    )
+        assert (slower.kib, slower.hit_ns) == (other.kib, times * other.hit_ns)
+    for slow_server, server in zip(slow.servers, usual.servers, strict=True):
+        assert slow_server == replace(server, line_ps=times * server.line_ps)
     assert (slow.groups, slow.routes) == (usual.groups, usual.routes)
 
 

@@ -5,7 +5,7 @@ it reads the next, and its memory is small. So bandwidths are scaled to the dema
 caches to the memory; both keep their proportions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import sqrt
@@ -44,13 +44,13 @@ INTERRUPT_NS = 1000
 
 @lru_cache(maxsize=16)  # a run needs it to boot, to describe itself and to read its counts
 def memory_model(topology: Topology) -> MemoryModel:
-    """Work out the memory of a machine. Raises the first RuleBroken."""
+    """Work out the memory of a machine, in its slow motion. Raises the first RuleBroken."""
     table = topology.memory
     latency = _latency(topology)
     llc = _llc(topology)
     servers, routes = _servers(topology, latency)
     interrupt = INTERRUPT_NS if table.interrupt_ns is None else table.interrupt_ns
-    return MemoryModel(
+    model = MemoryModel(
         latency_ns=latency,
         interrupt_ns=tuple(
             tuple(interrupt + max(0, far - row[node]) for far in row)
@@ -65,6 +65,7 @@ def memory_model(topology: Topology) -> MemoryModel:
         routes=routes,
         outstanding=table.outstanding_lines or 1,
     )
+    return model if topology.slow_motion == 1 else _slower(model, topology.slow_motion)
 
 
 def check_memory(topology: Topology, *, known_distances: bool = True) -> None:
@@ -268,15 +269,19 @@ def _servers(
         if len(passed) > 1 and published and published[a, b] < least:
             routes[a, b] = (*passed, len(servers))
             servers.append(Server(f"path{a}-{b}", (a, b), _line_ps(published[a, b]), 1, path=True))
+    _refuse_slow(servers, topology)
+    return tuple(servers), routes
+
+
+def _refuse_slow(servers: Sequence[Server], topology: Topology) -> None:
     slow = next((server for server in servers if server.mb_s < SLOWEST_MB_S), None)
     if slow is not None:
-        near = slow.ends[0] == slow.ends[1] and keys.bandwidth_mb_s is None
+        near = slow.ends[0] == slow.ends[1] and topology.memory.bandwidth_mb_s is None
         raise RuleBroken(
             "memory.bandwidth_mb_s" if near else "memory.link_bandwidth_mb_s",
             f"latencies and interconnects leave {slow.name} {slow.mb_s:.2g} MB/s, too little to "
             f"boot with ({SLOWEST_MB_S} MB/s); give a number here",
         )
-    return tuple(servers), routes
 
 
 def _link_speeds(topology: Topology) -> dict[Link, int]:
@@ -351,30 +356,35 @@ def in_slow_motion(topology: Topology, times: int) -> Topology:
     """
     if times == 1:
         return topology
-    keys, model = topology.memory, memory_model(topology)
-    latency = tuple(tuple(ns * times for ns in row) for row in model.latency_ns)
-    if max(map(max, latency)) > MAX_LATENCY_NS:
+    slow = replace(topology, slow_motion=times)
+    model = memory_model(slow)
+    if max(map(max, model.latency_ns)) > MAX_LATENCY_NS:
         raise RuleBroken(
             "memory.latency_ns", f"{times} times slower it is more than {MAX_LATENCY_NS} ns"
         )
-    update = {
-        "latency_ns": latency,
-        "l2_ns": model.l2.hit_ns * times,
-        "llc_ns": model.llc.hit_ns * times,
-        "interrupt_ns": (keys.interrupt_ns or INTERRUPT_NS) * times,
-        **{
-            key: _slowed(f"memory.{key}", getattr(keys, key), times)
-            for key in ("bandwidth_mb_s", "link_bandwidth_mb_s")
-        },
-    }
-    return replace(topology, memory=keys.model_copy(update=update))
+    for key in ("bandwidth_mb_s", "link_bandwidth_mb_s"):
+        _refuse_slow_motion(f"memory.{key}", getattr(topology.memory, key), times)
+    _refuse_slow(model.servers, topology)
+    return slow
 
 
-def _slowed(key: str, mb_s: Speeds, times: int) -> Speeds:
-    if mb_s is None:
-        return None
+def _refuse_slow_motion(key: str, mb_s: Speeds, times: int) -> None:
     if isinstance(mb_s, tuple):
-        return tuple(_slowed(key, part, times) for part in mb_s)  # type: ignore[return-value]
-    if mb_s < times:
+        for part in mb_s:
+            _refuse_slow_motion(key, part, times)
+    elif mb_s is not None and mb_s < times:
         raise RuleBroken(key, f"{mb_s} MB/s, {times} times slower, are less than 1 MB/s")
-    return round(mb_s / times)
+
+
+def _slower(model: MemoryModel, times: int) -> MemoryModel:
+    def longer(table: Matrix) -> Matrix:
+        return tuple(tuple(times * ns for ns in row) for row in table)
+
+    return replace(
+        model,
+        latency_ns=longer(model.latency_ns),
+        interrupt_ns=longer(model.interrupt_ns),
+        l2=replace(model.l2, hit_ns=times * model.l2.hit_ns),
+        llc=replace(model.llc, hit_ns=times * model.llc.hit_ns),
+        servers=tuple(replace(server, line_ps=times * server.line_ps) for server in model.servers),
+    )
