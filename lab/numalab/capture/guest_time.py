@@ -183,12 +183,13 @@ def _met(since: Times, traced: Times, clock: GuestTime) -> int:
 
 
 def _fitted(x: _Floats, y: _Floats, clock: GuestTime) -> GuestTime:
-    """Fit a line by least squares to the pairs near a clock, if they span enough time."""
+    """Fit a line by least squares to the pairs near a clock; where they span too little time to
+    tell its rate, the offset alone."""
     late = y - x * clock.rate - clock.offset_ns
     near = np.abs(late) <= NEAR_NS
     x, late = x[near], late[near]
     if len(x) < _FEWEST or np.ptp(x) < _LONG_NS:
-        return clock
+        return GuestTime(clock.rate, clock.offset_ns + float(np.median(late)))
     middle = float(x.mean())
     slope, rest = (float(term) for term in np.polyfit(x - middle, late, 1))
     return GuestTime(clock.rate + slope, clock.offset_ns + rest - slope * middle)

@@ -232,3 +232,25 @@ def test_the_clocks_of_a_short_recording_run_alike() -> None:
     assert not isinstance(clock, str)
     assert np.abs(clock.of_trace(times) - times - 174_000_000 - late).max() < 20_000
     assert abs(clock.rate - 1) <= 40e-6
+
+
+@pytest.mark.parametrize("late_ns", [1_000, 4_000, 8_000, 12_000])
+def test_in_a_short_recording_a_thread_that_runs_shortly_is_not_taken_for_the_idle_task(
+    late_ns: int,
+) -> None:
+    """It runs 14 us at a time; the model sees each change of tasks equally late."""
+    came = 2_000_000_000 + np.sort(np.random.default_rng(5).integers(0, 150_000_000, 40))
+    times = np.sort(np.concatenate([came, came + 14_000]))
+    pids = np.tile([7, 0], len(came))
+    events = pl.DataFrame(
+        {"time_ns": times, "cpu": 0, "event": "sched_switch", "prev_pid": pids[::-1],
+         "prev_comm": "t", "next_pid": pids, "next_comm": "t"}
+    )  # fmt: skip
+    since = times + 174_000_000 + late_ns
+    counts = pl.DataFrame(
+        {"slice_ns": since // SLICE_NS * SLICE_NS, "cpu": 0, "task": 0xFF00 + pids,
+         "since_ns": since}
+    )  # fmt: skip
+    traffic = pl.DataFrame({"slice_ns": [2_000_000_000], "lines": [1]})
+    joined = join_tables(MemoryTables(counts, traffic, SLICE_NS), events)
+    assert joined.counts["pid"].to_list() == pids.tolist()
