@@ -103,8 +103,8 @@ def numa_pair(time: int, kind: str, task: str, src: int, *to: int) -> Row:
     }
 
 
-def mark(time: int, text: str, cpu: int = 0) -> Row:
-    row = {"time_ns": time, "cpu": cpu, "event": "print", "pid": 99, "comm": "marker"}
+def mark(time: int, text: str, cpu: int = 0, pid: int = 99) -> Row:
+    row = {"time_ns": time, "cpu": cpu, "event": "print", "pid": pid, "comm": "marker"}
     return {**row, "buf": f"{text}\n"}
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import polars as pl
 
 from numalab.analysis.findings import TaskMemory
-from numalab.analysis.measures.memory import sum_within, task_memory, with_locality
+from numalab.analysis.measures.memory import memory_by_task, sum_within, with_locality
 from numalab.capture.decode import decode_trace
 from numalab.capture.joined_tables import JoinedTables, keep_memory_tables, read_memory_tables
 from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
@@ -31,7 +31,6 @@ from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers
 from numalab.topology.topology import Topology
-from numalab.workload.starters import MARKED_TASK
 
 Marks = tuple[str, str]
 COMMAND: Marks = (BEGIN, END)  # what /usr/lib/numalab/marked writes
@@ -130,7 +129,7 @@ def locality(
         return Locality(0.0, (), (), notes)
     run = Recording(events, as_guest_numbers(topology), memory=memory, part=window)
     tasks = _tasks_of_command(events)
-    threads = tuple(task for task in task_memory(run) if task.pid in tasks)
+    threads = tuple(task for task in memory_by_task(run) if task.pid in tasks)
     names = ThreadNames(tasks, len(run.machine.nodes))
     places, more = _places(run.window, memory, command or CommandMemory(), names)
     nodes = tuple(_nodes(run, memory))
@@ -138,27 +137,35 @@ def locality(
 
 
 def _tasks_of_command(events: pl.DataFrame) -> dict[int, str]:
-    """Return the last names of the tasks that began after the recorder of mappings, by pid: those
-    of the command, without the kernel's workers and what writes the marks around the command.
+    """Return the last names of the command's tasks by pid: of those that began after what wrote the
+    mark at its start, or if that is lost, after the recorder of mappings, without what wrote the
+    one at its end and the kernel's workers.
 
     A task gets its name as it executes a program, so it may leave a CPU by another one than it came
-    by, and a short one never comes again.
+    by, and a short one never comes again. Its first name is that of its parent, but a worker's own
+    one, or before Linux 6.4, kthreadd's.
     """
     switches = events.filter(pl.col("event") == "sched_switch")
+    first: dict[int, str] = {}
     names: dict[int, str] = {}
     columns = ("prev_pid", "prev_comm", "next_pid", "next_comm")
     for left, left_name, came, came_name in switches.select(columns).iter_rows():
-        names |= {left: left_name, came: came_name}
-    recorder = max((pid for pid, name in names.items() if name == RECORDER), default=0)
-    around = (pl.col("event") == "print") & pl.col("buf").str.strip_chars("\n").is_in(COMMAND)
-    writers = set(events.filter(around)["pid"].to_list())
+        for pid, name in ((left, left_name), (came, came_name)):
+            first.setdefault(pid, name)
+            names[pid] = name
+    text = pl.col("buf").str.strip_chars("\n")
+    begun, ended = (
+        events.filter((pl.col("event") == "print") & (text == mark))["pid"].to_list()
+        for mark in COMMAND
+    )
+    before = min(begun, default=max((pid for pid in first if first[pid] == RECORDER), default=0))
     return {
         pid: name
         for pid, name in names.items()
-        if pid > recorder
-        and pid not in writers
-        and name != MARKED_TASK
-        and not name.startswith("kworker/")
+        if pid > before
+        and pid not in ended
+        and first[pid] != "kthreadd"
+        and not first[pid].startswith("kworker/")
     }
 
 

@@ -10,7 +10,7 @@ from numalab.locality.locality import Locality, NodeAccesses
 from numalab.locality.region_accesses import RegionAccesses, region_titles
 from numalab.units import counted
 
-MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 12, 8, 6, 4
+MOST_TASKS, MOST_REGIONS, MOST_LINES, MOST_THREADS, MOST_RUNS = 64, 12, 8, 6, 4
 _WIDTH = 36
 _MOST_OF_PAGES = 10  # characters of the column of pages by node
 _LEAST = 200  # regions and lines with a smaller part than 1 / 200 are only counted
@@ -27,11 +27,13 @@ def locality_lines(accesses: Locality) -> Iterator[str]:
         yield f"memory accesses in {accesses.window_ms:.1f} ms (modelled; lines of 64 bytes)"
         heads = "".join(f"{f'node {row}':>12}" for row in range(len(accesses.nodes[0].lines)))
         yield f"{'':{_WIDTH}}{'waited ms':>11}{'in queues':>11}{'local %':>9}{heads}"
-        rows: list[tuple[str, TaskMemory | NodeAccesses]] = [
-            *((f"{shown(task.name)[:15]}/{task.pid}", task) for task in accesses.threads),
-            *((f"CPUs of node {row.node}", row) for row in accesses.nodes),
-        ]
-        yield from (f"{name:<{_WIDTH}}{_cells(row)}" for name, row in rows)
+        for task in accesses.threads[:MOST_TASKS]:
+            yield f"{f'{shown(task.name)[:15]}/{task.pid}':<{_WIDTH}}{_cells(task)}"
+        if (more := len(accesses.threads) - MOST_TASKS) > 0:
+            yield f"... and {more} threads that waited less (--json)"
+        yield from (
+            f"{f'CPUs of node {row.node}':<{_WIDTH}}{_cells(row)}" for row in accesses.nodes
+        )
     yield from _region_lines(accesses)
     yield from _contended_lines(accesses)
     yield from (f"numalab: {note}" for note in accesses.notes)

@@ -41,7 +41,7 @@ EMPTY = pl.DataFrame(schema={"start_ns": pl.Int64})
 @pytest.fixture
 def events(trace: Trace) -> pl.DataFrame:
     return trace.table(
-        trace.mark(100 * MS, COMMAND[0]),
+        trace.mark(100 * MS, COMMAND[0], pid=6),
         trace.switch(100 * MS, 1, "idle", "first:7"),
         trace.switch(100 * MS, 2, "idle", "second:9"),
         trace.mark(110 * MS, "work"),
@@ -90,15 +90,16 @@ def test_the_whole_command_has_its_initialisation(
 
 
 def test_what_runs_beside_the_command_is_not_of_it(trace: Trace, three_nodes: Topology) -> None:
-    tasks = {1: "init", 4: RECORDER, 5: "marked", 6: RECORDER, 7: "prog", 8: "kworker/0"}
-    tasks[9] = "marked"  # behind timeout(1), which --timeout puts before it
+    tasks = {1: "init", 3: "marked", 4: RECORDER, 5: "marked", 6: "marker", 7: "prog"}
+    tasks |= {8: "kworker/0", 9: "kthreadd"}
     events = trace.table(
-        trace.mark(100 * MS, COMMAND[0]),
+        trace.mark(100 * MS, COMMAND[0], pid=6),
         *(
             trace.switch((100 + pid) * MS, 0, "idle", f"{name}:{pid}")
             for pid, name in tasks.items()
         ),
         trace.switch(100 * MS, 1, "idle", "marker:99"),
+        trace.switch(110 * MS, 1, "dm_worker:9", "idle"),
         trace.mark(130 * MS, COMMAND[1]),
     )
     rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (*tasks, 99)]
@@ -121,7 +122,7 @@ def test_a_command_that_was_never_interrupted_has_the_name_by_which_it_ended(
 ) -> None:
     events = trace.table(
         trace.switch(90 * MS, 0, "idle", f"{RECORDER}:5"),
-        trace.mark(100 * MS, COMMAND[0]),
+        trace.mark(100 * MS, COMMAND[0], pid=6),
         trace.switch(100 * MS, 1, "marked:6", "marked:7"),
         trace.switch(110 * MS, 1, "prog:7", "marked:6"),
         trace.mark(130 * MS, COMMAND[1]),
@@ -129,6 +130,59 @@ def test_a_command_that_was_never_interrupted_has_the_name_by_which_it_ended(
     rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (6, 7)]
     accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(rows), EMPTY))
     assert [task.pid for task in accesses.threads] == [7]
+
+
+def test_a_command_s_threads_may_have_any_names(trace: Trace, three_nodes: Topology) -> None:
+    names = {7: "prog", 8: RECORDER, 9: "marked", 10: "kworker/0:1", 11: "kthreadd", 12: "marker"}
+    events = trace.table(
+        trace.mark(100 * MS, COMMAND[0], pid=6),
+        *(trace.switch((100 + pid) * MS, 0, "idle", f"prog:{pid}") for pid in names),
+        *(
+            trace.switch((120 + pid) * MS, 0, f"{name}:{pid}", "idle")
+            for pid, name in names.items()
+        ),
+        trace.mark(140 * MS, COMMAND[1]),
+    )
+    rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in names]
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(rows), EMPTY))
+    assert {task.pid for task in accesses.threads} == set(names)
+
+
+def test_without_the_mark_at_its_start_the_command_began_after_the_recorder(
+    trace: Trace, three_nodes: Topology
+) -> None:
+    tasks = {1: "init", 4: RECORDER, 7: "prog"}
+    events = trace.table(
+        *(
+            trace.switch((100 + pid) * MS, 0, "idle", f"{name}:{pid}")
+            for pid, name in tasks.items()
+        ),
+        trace.mark(110 * MS, "work"),
+        trace.mark(120 * MS, "done"),
+    )
+    rows = [row(110, 1, pid, [9, 0, 0], 1) for pid in tasks]
+    tables = JoinedTables(pl.DataFrame(rows), EMPTY)
+    accesses = locality(events, three_nodes, tables, ("work", "done"))
+    assert [task.pid for task in accesses.threads] == [7]
+
+
+def test_all_threads_of_a_command_count_whatever_ran_beside_it(
+    trace: Trace, three_nodes: Topology
+) -> None:
+    """Tasks that were there before it waited longer; the text has the threads that waited most."""
+    pids = range(1, 200)
+    events = trace.table(
+        trace.mark(100 * MS, COMMAND[0], pid=100),
+        *(trace.switch(100 * MS + pid, 0, "idle", f"prog:{pid}") for pid in pids),
+        trace.mark(130 * MS, COMMAND[1], pid=300),
+    )
+    rows = [row(100, 1, pid, [9, 0, 0], 1000 - pid) for pid in pids]
+    accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(rows), EMPTY))
+    assert [task.pid for task in accesses.threads] == list(range(101, 200))
+    lines = list(locality_lines(accesses))
+    assert lines[65].startswith("prog/164 ")
+    assert lines[66] == "... and 35 threads that waited less (--json)"
+    assert lines[67].startswith("CPUs of node 1 ")
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,12 @@ def _traffic_series(run: Recording, traffic: pl.DataFrame) -> list[TimeSeries]:
 
 
 def task_memory(run: Recording) -> tuple[TaskMemory, ...]:
+    """Return what tasks of interest fetched and how long they stood still, the `MAX_TASKS` that
+    stood still longest."""
+    return memory_by_task(run)[:MAX_TASKS]
+
+
+def memory_by_task(run: Recording) -> tuple[TaskMemory, ...]:
     """Return what each task of interest fetched and how long it stood still, the longest first."""
     nodes, window = run.machine.nodes, run.window
     if (memory := _model(run)) is None:
@@ -362,8 +368,7 @@ def task_memory(run: Recording) -> tuple[TaskMemory, ...]:
         for pid, stalled_ps, waited_ps, local, *by_node in sums.iter_rows()
         if pid in ran
     ]
-    tasks.sort(key=lambda task: (-task.stalled_ms, task.pid))
-    return tuple(tasks[:MAX_TASKS])
+    return tuple(sorted(tasks, key=lambda task: (-task.stalled_ms, task.pid)))
 
 
 def _model(run: Recording) -> JoinedTables | None:
