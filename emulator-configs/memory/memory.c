@@ -594,3 +594,16 @@ void memory_barrier(struct memory *memory, unsigned cpu, uint64_t now_ps)
 	    now_ns > memory->oracle.slice_ns + BARRIER_SLICE_NS)
 		oracle_split(&memory->oracle, &memory->traffic, now_ps);
 }
+
+/* What was counted of the task before at this address, which has ended, is written by itself. */
+void memory_born(struct memory *memory, unsigned cpu, uint64_t now_ps)
+{
+	/* Another CPU may have come farther. */
+	uint64_t later_ps = later(now_ps, memory->oracle.slice_ns * PS_OF_NS);
+
+	if (!memory->places.table)
+		return;
+	oracle_split(&memory->oracle, &memory->traffic, later_ps);
+	oracle_row(&memory->oracle, cpu)->since_ns = now_ps / PS_OF_NS;
+	places_flush(&memory->places, later_ps / PS_OF_NS);
+}

@@ -43,6 +43,8 @@ void memory_set_instruction(struct memory *memory, uint64_t instruction_ps);
 /* A CPU writes a mark, or calls a barrier: what is counted before and after can be told apart. */
 void memory_mark(struct memory *memory, unsigned cpu, uint64_t now_ps);
 void memory_barrier(struct memory *memory, unsigned cpu, uint64_t now_ps);
+/* A CPU runs a new task for the first time: the guest may have kept another one at its address. */
+void memory_born(struct memory *memory, unsigned cpu, uint64_t now_ps);
 /*
  * Begins anew, as after memory_create(): empty caches, empty tables, new filters. False without
  * memory, or where a table cannot be emptied.

@@ -17,7 +17,7 @@
  * All that a task fetched at addresses of the kernel is one page, at virtual address 0.
  *
  * Rows add up. They are written at each mark and first barrier of a task, so that what lies between
- * two of them is exact.
+ * two of them is exact, and when a new task first runs, which may have the address of another one.
  *
  * SPDX-License-Identifier: GPL-2.0-only
  */

@@ -3,9 +3,10 @@
  * charges what it costs to the vCPU. Needs the series of emulator-configs/series.
  *
  *   -plugin memory.so,parameters=FILE[,counts=FILE][,traffic=FILE][,places=FILE]
- *           [,mark=ADDRESS][,barriers=CODE+CODE...]
+ *           [,mark=ADDRESS][,born=ADDRESS][,barriers=CODE+CODE...]
  *
- * `mark` is the function of the guest's kernel that a write of a mark enters, in hexadecimal. CODE
+ * `mark` is the function of the guest's kernel that a write of a mark enters, in hexadecimal, and
+ * `born` the one that every new task enters when it first runs. CODE
  * is OFFSET:BYTES, both hexadecimal: where in its page a function of a program begins that is a
  * barrier, and how its code does. (Programs lie at addresses that nobody knows before they run.)
  *
@@ -32,7 +33,7 @@ static struct {
 	FILE *counts, *traffic, *places;
 	uint64_t *owed_ps; /* by vCPU: less than an instruction, not charged yet */
 	uint64_t instruction_ps, quantum;
-	uint64_t mark; /* the address of the kernel's function; 0: none */
+	uint64_t mark, born; /* addresses of the kernel's functions; 0: none */
 	unsigned barrier_count;
 	struct barrier barriers[MAX_BARRIERS];
 	bool fresh; /* nothing has happened since the memory was created, or began anew */
@@ -99,6 +100,13 @@ static void on_mark(unsigned int vcpu, void *data)
 	(void)data;
 	model.fresh = false;
 	memory_mark(model.memory, vcpu, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
+}
+
+static void on_born(unsigned int vcpu, void *data)
+{
+	(void)data;
+	model.fresh = false;
+	memory_born(model.memory, vcpu, qemu_plugin_vcpu_time_ns(vcpu) * PS_OF_NS);
 }
 
 static void on_barrier(unsigned int vcpu, void *data)
@@ -216,6 +224,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 		if (model.mark && qemu_plugin_insn_vaddr(instruction) == model.mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_mark,
 							       QEMU_PLUGIN_CB_NO_REGS, NULL);
+		if (model.born && qemu_plugin_insn_vaddr(instruction) == model.born)
+			qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_born,
+							       QEMU_PLUGIN_CB_NO_REGS, NULL);
 	}
 	for (unsigned place = 0; place < model.barrier_count; place++)
 		if (is_barrier(block, &model.barriers[place]))
@@ -310,6 +321,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 					   char **argv)
 {
 	const char *path = argument("parameters", argc, argv), *mark = argument("mark", argc, argv);
+	const char *born = argument("born", argc, argv);
 	char *parameters, error[200];
 
 	if (!path)
@@ -324,6 +336,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	if (!read_barriers(argument("barriers", argc, argv)))
 		return fail("barriers", "OFFSET:BYTES+OFFSET:BYTES...");
 	model.mark = mark ? strtoull(mark, NULL, 16) : 0;
+	model.born = born ? strtoull(born, NULL, 16) : 0;
 	model.memory = memory_create(parameters, model.counts, model.traffic, error, sizeof(error));
 	free(parameters);
 	if (!model.memory)

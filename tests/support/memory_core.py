@@ -150,6 +150,10 @@ class MemoryCore:
         """Tell that a CPU calls a barrier."""
         self._lib.memory_barrier(self._memory, cpu, ctypes.c_uint64(self.now_ps))
 
+    def born(self, cpu: int) -> None:
+        """Tell that a CPU runs a new task for the first time."""
+        self._lib.memory_born(self._memory, cpu, ctypes.c_uint64(self.now_ps))
+
     def restart(self) -> None:
         """Begin anew, as when it was created."""
         assert self._lib.memory_restart(self._memory)

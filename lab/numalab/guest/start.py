@@ -173,8 +173,9 @@ def _with_memory(machine: Machine, plugin: Path, run_dir: RunDir) -> Machine:
     if wanted is not None:
         files["places"] = run_dir.memory_places
     arguments = {key: str(path.absolute()) for key, path in files.items()}
-    if wanted is not None and wanted.mark:
-        arguments["mark"] = f"{wanted.mark:x}"
+    if wanted is not None:
+        functions = {"mark": wanted.mark, "born": wanted.born}
+        arguments |= {key: f"{vaddr:x}" for key, vaddr in functions.items() if vaddr}
     if wanted is not None and wanted.barriers:
         arguments["barriers"] = "+".join(wanted.barriers)
     added = Plugin(plugin, arguments, begins_anew=run_dir.memory_parameters)

@@ -16,6 +16,7 @@ from numalab.workload.workload_files import shared_headers
 RECORDER = "numalab-maps"
 _MARKS = "/sys/kernel/tracing/instances/lab/trace_marker"
 _MARK_FUNCTION = "tracing_mark_write"  # kernel/trace/trace.c
+_BORN_FUNCTION = "ret_from_fork"  # arch/x86/kernel/process.c; before Linux 6.5, entry/entry_64.S
 _CODE_BYTES = 24  # what emulator-configs/memory/plugin.c compares
 _LEAST_CODE, _MOST_CODES, _PAGE = 8, 16, 4096
 # Functions in which threads wait for each other: POSIX, and the OpenMP of gcc and of clang. At the
@@ -38,7 +39,8 @@ def count_places(
             "no program or library that goes to the guest has a barrier", key="--locality",
             choices=(*BARRIERS[::2], BARRIERS[-1]),
         )  # fmt: skip
-    places = CountedPlaces(mark=_mark(symbols), barriers=codes if barriers else ())
+    mark, born = _functions(symbols)
+    places = CountedPlaces(mark, born, codes if barriers else ())
     recorder = ensure_program(
         shipped_dir() / "workloads" / f"{RECORDER}.c", [], shared_headers()
     ).read_bytes()
@@ -47,12 +49,15 @@ def count_places(
     return replace(machine, places=places), replace(command, argv=argv, files=files)
 
 
-def _mark(symbols: Path | None) -> int:
+def _functions(symbols: Path | None) -> tuple[int, int]:
+    """Return the addresses of the kernel's functions for marks and new tasks; 0: unknown."""
     if symbols is None:
-        return 0
+        return 0, 0
+    names = (_MARK_FUNCTION, _BORN_FUNCTION)
     with reading(symbols):
-        mark = symbols_of(symbols.read_bytes(), {_MARK_FUNCTION}).get(_MARK_FUNCTION)
-    return mark.vaddr if mark else 0
+        functions = symbols_of(symbols.read_bytes(), names)
+    mark, born = (functions[name].vaddr if name in functions else 0 for name in names)
+    return mark, born
 
 
 def _barriers(files: Mapping[str, bytes]) -> Iterator[str]:

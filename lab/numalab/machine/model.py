@@ -77,11 +77,13 @@ class Plugin:
 class CountedPlaces:
     """What the memory model needs to count pages and lines of programs between two moments.
 
-    `mark` is the address of the kernel's function that writes a mark (0: unknown), `barriers` are
-    functions of programs as `emulator-configs/memory/plugin.c` reads them.
+    `mark` and `born` are the addresses of the kernel's functions that write a mark and that every
+    new task enters (0: unknown), `barriers` are functions of programs as
+    `emulator-configs/memory/plugin.c` reads them.
     """
 
     mark: int = 0
+    born: int = 0
     barriers: tuple[str, ...] = ()
 
 

@@ -210,6 +210,29 @@ def test_moves_are_counted_however_many_barriers_there_are(core: Counted) -> Non
     assert rows.filter(pl.col("kind") == PAGE)["lines"].sum() == lines  # nobody had them before
 
 
+def test_a_new_task_at_the_address_of_one_that_ended_is_apart(core: Counted) -> None:
+    core.touch(0, 0)
+    core.touch(2, 0)
+    core.switch(0, 100, core.now_ps)
+    core.born(0)
+    born_ns = core.now_ps // 1000
+    core.now_ps -= 1000  # the other CPU is not as far
+    core.switch(2, 102, core.now_ps)
+    core.born(2)
+    core.touch(0, LINES)
+    core.touch(2, LINES)
+    rows = core.rows()
+    pages = rows.filter(pl.col("kind") == PAGE).select("task", "home", "since_ns")
+    assert sorted(pages.rows()) == [
+        (100, 0, 0), (100, 1, born_ns), (102, 0, 0), (102, 1, born_ns)
+    ]  # fmt: skip
+    tables = parse_memory_tables(core.folder / "counts", core.folder / "traffic", core.topology)
+    fetched = tables.counts.filter(pl.col("memory_1") + pl.col("cache_1") > 0)
+    assert sorted(fetched.select("task", "slice_ns", "since_ns").rows()) == [
+        (100, born_ns, born_ns), (102, born_ns, born_ns - 1)
+    ]  # fmt: skip
+
+
 def test_the_table_grows(core: Counted) -> None:
     pages = LINES // PAGE_LINES
     for node in range(NODES):
