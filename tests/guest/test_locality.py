@@ -107,3 +107,35 @@ def test_a_program_without_barriers_has_no_such_window(tmp_path: Path) -> None:
     run(["gcc", "-static", "-o", tmp_path / "program", source])
     with pytest.raises(UserError, match="no program or library that goes to the guest has a bar"):
         machine("ring-4", mode="timed").locality([tmp_path / "program"], window="barriers")
+
+
+CHILDREN = """
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+char table[4 << 20] __attribute__((aligned(4096)));
+int main(void)
+{
+	for (int left = 4; left--; wait(NULL)) {
+		if (fork())
+			continue;
+		memset(table, 1, sizeof(table)); /* the kernel has fetched it */
+		usleep(50000); /* the memory is looked at every 20 ms */
+		memset(table, 2, sizeof(table));
+		_exit(0);
+	}
+}
+"""
+
+
+def test_processes_that_follow_each_other_have_regions_of_their_own(tmp_path: Path) -> None:
+    """Linux uses a task_struct again when its process has ended."""
+    (tmp_path / "program.c").write_text(CHILDREN)
+    run(["gcc", "-O1", "-o", tmp_path / "program", tmp_path / "program.c"])
+    locality = machine("ring-2", mode="timed").locality([tmp_path / "program"])
+    tables = [region for region in locality.places.regions if region.name == "table"]
+    assert len({region.process for region in tables}) == len(tables) == 4
+    for region in tables:
+        assert [thread.pid for thread in region.threads] == [region.process]
+        assert sum(region.pages) == 1024
+        assert 65536 <= sum(region.lines) < 2 * 65536
