@@ -3,19 +3,16 @@
 WORK = """
 static void work(long us)
 {
-	for (clock_t end = clock() + us; clock() < end;)
-		;
+	for (clock_t end = clock() + us; clock() < end;) ;
 }
 """
 
 # What a task does after its settings, with the numbers of its part.
 HOG = """\
-	for (;;)
-		__asm__ volatile("");
+	for (;;) __asm__ volatile("");
 """
 SLEEPER = """\
-	for (;; usleep(%(sleep_us)s))
-		work(%(run_us)s);
+	for (;; usleep(%(sleep_us)s)) work(%(run_us)s);
 """
 WAKEE = """\
 	for (char byte; read(ends[count - 1][0], &byte, 1) == 1;)
@@ -107,7 +104,6 @@ static void sample(long until_ms) /* the second half only, when tasks have sprea
 {
 	for (; now_ms < until_ms; now_ms += 10, usleep(10000)) {
 		int on[CPUS] = { 0 }, least = count, most = 0;
-
 		for (int i = 0; i < count; i++) {
 			sprintf(text, "/proc/%d/stat", tasks[i].pid);
 			on[(int)word(text, "", 39) % CPUS]++;

@@ -248,7 +248,7 @@ class _Program:
     def main(self) -> Iterator[str]:
         sums = [name for name in ("sum", "all", "least") if self._uses(f"{name} ")]
         yield "int main(void)\n{\n"
-        yield f"	double figure{''.join(f', {name} = 0' for name in sums)};\n\n"
+        yield f"	double figure{''.join(f', {name} = 0' for name in sums)};\n"
         if self.figure.table == "crowds":
             yield "	failed = sysconf(_SC_NPROCESSORS_ONLN) != CPUS;\n"
         if self.first:

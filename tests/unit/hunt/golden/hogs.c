@@ -22,8 +22,7 @@ static char text[64];
 
 static void hog(void)
 {
-	for (;;)
-		__asm__ volatile("");
+	for (;;) __asm__ volatile("");
 }
 
 static void start(void (*run)(void))
@@ -61,7 +60,6 @@ static void look(int sign)
 int main(void)
 {
 	double figure, sum = 0;
-
 	for (int i = 0; i < 5; i++)
 		start(hog);
 	usleep(100000);

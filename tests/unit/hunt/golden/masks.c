@@ -26,8 +26,7 @@ static char text[64];
 
 static void hog(void)
 {
-	for (;;)
-		__asm__ volatile("");
+	for (;;) __asm__ volatile("");
 }
 
 static void start(void (*run)(void), unsigned long from, unsigned long cpus)
@@ -65,7 +64,6 @@ static void look(int sign)
 int main(void)
 {
 	double figure, sum = 0, all = 0;
-
 	for (int i = 0; i < 2; i++)
 		start(hog, 0x1UL /* 0 */, 0x41UL /* 0,6 */);
 	usleep(100000);
