@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from numalab.hunt.case_file import read_case
@@ -322,3 +323,32 @@ def test_the_list_of_bugs_is_what_hunts_printed() -> None:
                 outcomes = _confirmed(f"{prefix}{name}")
                 assert outcomes and any(outcomes) is expected, name
     assert f"It found {count[True]} of {sum(count.values())} known bugs" in SAID
+
+
+def test_the_table_of_missing_branch_outcomes_is_what_was_classified() -> None:
+    """Each row sums one or two classes of the stored list, over all files and for five of them."""
+    stored = pl.read_csv(STORED / "branch-coverage-rest.csv")
+    table = TEXT.partition("**What the rest is**")[2].partition("\n\nSo the goal")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    counts = {row[0].strip(): [int(n.replace(",", "")) for n in row[1:]] for row in rows[2:-2]}
+    classes = {
+        "a load, or a system call, could": ["load"],
+        "unclear": ["other"],
+        "two CPUs meet within a few instructions": ["race"],
+        "hardware, boot option or feature that guests lack": ["feature"],
+        "the kernel checks itself, or the caller excludes it": ["invariant"],
+        "no memory can be allocated": ["allocation"],
+        "decided at boot, or by how domains are built": ["boot", "structure"],
+    }
+    assert list(counts) == ["produced", *classes]
+    assert set(stored["class"]) == {name for names in classes.values() for name in names}
+    files = ["fair.c", "topology.c", "core.c", "rt.c", "deadline.c"]
+    for said, names in classes.items():
+        some = stored.filter(pl.col("class").is_in(names))
+        sums = [some.filter(pl.col("file") == file)["outcomes"].sum() for file in files]
+        assert counts[said] == [some["outcomes"].sum(), *sums]
+    for least, row in ((3, rows[-2]), (4, rows[-1])):
+        share = [
+            100 * column[0] / sum(column[:least]) for column in zip(*counts.values(), strict=True)
+        ]
+        assert [cell.strip() for cell in row[1:]] == [f"{value:.0f} %" for value in share]
