@@ -180,6 +180,28 @@ static void probe_time_limit(void)
 		expect("time-limit", status, 0);
 }
 
+/* After it has yielded, a deadline task runs again with its whole runtime (update_curr_dl(), 6.12). */
+static void probe_runtime(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		uint64_t end, ran;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (set_deadline(20 * MS_NS, 40 * MS_NS, 40 * MS_NS))
+			_exit(0); /* not admitted */
+		sched_yield();
+		ran = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		for (end = clock_ns(CLOCK_MONOTONIC) + 120 * MS_NS; clock_ns(CLOCK_MONOTONIC) < end;)
+			;
+		_exit(clock_ns(CLOCK_THREAD_CPUTIME_ID) - ran < 30 * MS_NS);
+	}
+	if (child > 0 && waitpid(child, &status, 0) == child)
+		expect("runtime-after-yield", status, 0);
+}
+
 static long write_number(const char *path, long number)
 {
 	char text[24];
