@@ -169,7 +169,9 @@ class Hunter:
                 if self._is_over():
                     return near
         near += self._screened(suspects)
-        near += self._pursue_all([] if self._is_over() else self.sudden.take(self._confirmed))
+        noted = {item.finding for item in self.hunt.suspicions}
+        late = [] if self._is_over() else self.sudden.take(self._confirmed)
+        near += self._pursue_all([group for group in late if group[0].finding not in noted])
         self.waiting = [] if self.goes_on() else suspects
         return near
 

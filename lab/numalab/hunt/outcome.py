@@ -96,9 +96,10 @@ class Hunt:
                 of_boot |= item.load is None and (other is None or not beside.violated)
         of_boot |= CALLS in properties and all(side.calls for side in sides)
         of_boot |= LEFT in properties and all(side.run_queues for side in sides)
-        self.lone_loads += len(case.loads) - len(loads) if properties - OF_BOOT.keys() else 0
         if is_lone := not (loads or of_boot):
             self.lone_machines += 1
+        if is_lone or properties - OF_BOOT.keys():
+            self.lone_loads += len(case.loads) - len(loads)
         if is_lone or not loads:
             self.reason = self.reason or _reason(sides)
         return is_lone
@@ -120,7 +121,8 @@ class Hunt:
     @property
     def compares_nothing(self) -> bool:
         """Whether it booted machines and no load, or nothing else that is selected, has a value."""
-        all_loads = 0 < self.loads == self.lone_loads
+        lost = bool(self.unjudged or self.failed or not self.judged)
+        all_loads = lost and 0 < self.loads == self.lone_loads
         return self.machines > 0 and (self.lone_machines == self.machines or all_loads)
 
     @property
@@ -150,7 +152,10 @@ class Hunt:
 
 def _reason(sides: Sequence[BootResult]) -> str:
     """Return why boots have no value to compare."""
-    errors = [side.error.splitlines()[0] for side in sides if side.error]
-    lost = [item.text for side in sides for item in side.violations if item.load is None]
+    names = ["", "the reference kernel: "][: len(sides)]
+    errors = [name + side.error.splitlines()[0]
+              for name, side in zip(names, sides, strict=True) if side.error]  # fmt: skip
+    lost = [name + item.text for name, side in zip(names, sides, strict=True)
+            for item in side.violations if item.load is None]  # fmt: skip
     unjudged = ["events were lost, or tasks did not start"] if sides[0].unjudged else []
     return [*errors, *lost, *unjudged, "no selected property has a value"][0]

@@ -182,7 +182,7 @@ def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
     groups = {name: GroupAccount(0, 900, 400) for name in "abc"}
     run = replace(recording(load, RAN), printed=Printed(groups=groups))
     (observation,) = group_load(run)
-    assert observation.value == 40.0
+    assert observation.value == 50.0
     assert observation.text == (
         "of the load of group c, 900, 500 is of queues that the kernel no longer updates"
     )
@@ -190,7 +190,7 @@ def test_load_that_is_not_updated_is_of_groups_without_quota() -> None:
 
 @pytest.mark.parametrize(
     ("load", "listed", "value"),
-    [(-900, 100, 80.0), (900, 1000, 0.0), (900, -1, None), (900, -100, 90.0), (900, 801, 0.0)],
+    [(-900, 100, 90.0), (900, 1000, 0.0), (900, -1, None), (900, -100, 100.0), (900, 801, 0.0)],
 )
 def test_a_negative_load_is_lost_and_one_of_no_queue_is_unknown(
     load: int, listed: int, value: float | None

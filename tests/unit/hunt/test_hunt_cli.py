@@ -319,7 +319,9 @@ def test_each_suspicion_has_an_outcome(bench: Bench, tmp_path: Path) -> None:
 def test_a_hunt_that_compares_nothing_says_so_and_fails(bench: Bench, tmp_path: Path) -> None:
     bench.rule = lambda kernel, _: -1.0 if kernel == GOOD else 0.0
     words = ("--kernel", BAD, "--machines", 4, "--output", tmp_path)
-    with pytest.raises(HostError, match="nothing was compared: no space on this host"):
+    with pytest.raises(
+        HostError, match="nothing was compared: the reference kernel: no space on this host"
+    ):
         hunt(*words)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "(0 machines and 0 loads compared): no space on this host." in page

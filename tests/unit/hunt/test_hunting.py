@@ -193,8 +193,8 @@ LOST_GUEST = BootResult((Finding(LOST, None, 1.0, 0.0, "it panicked"),), 1.0)
 @pytest.mark.parametrize(
     ("replaced", "reason"),
     [
-        ({THEIRS: BootResult((), 1.0, "no memory\nat all")}, "no memory"),
-        ({THEIRS: LOST_GUEST}, "it panicked"),
+        ({THEIRS: BootResult((), 1.0, "no memory\nat all")}, "the reference kernel: no memory"),
+        ({THEIRS: LOST_GUEST}, "the reference kernel: it panicked"),
         ({MINE: LOST_GUEST, THEIRS: LOST_GUEST}, "it panicked"),
         ({MINE: BootResult((), 1.0, unjudged=1)}, "events were lost, or tasks did not start"),
         ({MINE: BootResult((), 1.0)}, "no selected property has a value"),

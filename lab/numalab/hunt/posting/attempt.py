@@ -65,7 +65,8 @@ def read_output(kernel: str, seed: int, text: str) -> Attempt:
     console = console_lines(lines)
     verdicts = [match for line in lines if (match := _VERDICT.fullmatch(line))]
     if len(verdicts) != 1:
-        reason = "the guest printed no verdict"
+        without = (line for line in lines if line.startswith("not measured: "))
+        reason = printable(next(without, "the guest printed no verdict"))
         return Attempt(kernel, seed, rows, reason=reason, console=console)
     reproduced = verdicts[0][1] == "REPRODUCED"
     return Attempt(kernel, seed, rows, float(verdicts[0][2]), reproduced, console=console)

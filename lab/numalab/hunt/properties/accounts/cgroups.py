@@ -58,7 +58,7 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
     """A cgroup's load excludes tasks that ended or left.
 
     The value is the part of the load, to which 100 are added, of queues that the kernel no longer
-    updates, above a tenth (`tg_load_avg` without `tg_load_avg_contrib` of the queues of
+    updates, or 0 up to a tenth (`tg_load_avg` without `tg_load_avg_contrib` of the queues of
     /sys/kernel/debug/sched/debug; cfs_rq_is_decayed(), kernel/sched/fair.c, 6.12), or all of it if
     it is negative. Groups of which no queue is listed have none, and those below a quota: the
     queues of throttled ones are not updated.
@@ -71,7 +71,7 @@ def group_load(run: LoadRecording) -> Iterator[Observation]:
             lost = abs(kernels.load) if kernels.load < 0 else max(0, left)
             part = 100.0 * lost / (abs(kernels.load) + _LEAST_LOAD)
             yield Observation(
-                max(0.0, part - _LOST),
+                part if part > _LOST else 0.0,
                 f"of the load of group {group.name}, {kernels.load}, {left} is of queues that the"
                 " kernel no longer updates",
             )
