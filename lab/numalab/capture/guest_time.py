@@ -85,7 +85,7 @@ def find_guest_time(since: dict[int, Times], traced: dict[int, Times]) -> GuestT
     # A task without counts is in no row of the model: not every switch of the trace has its pair.
     ends = [min(int(times[0]) for times in traced.values())]
     ends.append(max(int(times[-1]) for times in traced.values()))
-    begin, end = clock.of_trace(np.array(ends))
+    begin, end = clock.of_trace(np.array(ends)) + np.array([-NEAR_NS, NEAR_NS])
     inside = {cpu: times[(times > begin) & (times < end)] for cpu, times in since.items()}
     met = sum(_met(inside[cpu], traced[cpu], clock) for cpu in cpus)
     switches = sum(map(len, inside.values()))

@@ -68,7 +68,7 @@ def test_the_clock_is_found_where_tasks_change_densely(
 @pytest.mark.parametrize(
     ("end", "why"),
     [
-        (START + 1, "it saw only 0 task switches during the recording"),
+        (START + 1, "it saw only 1 task switches during the recording"),
         (1 << 62, "task switches that it saw during the recording are in it"),
     ],
 )
@@ -89,5 +89,13 @@ def test_too_few_switches_have_no_clock() -> None:
 
 def test_too_few_switches_during_the_recording_have_no_clock() -> None:
     times = START + np.cumsum(np.arange(8)) * SLICE_NS
-    reason = find_guest_time({0: times + 300_000_000}, {0: times})
-    assert reason == "it saw only 6 task switches during the recording (sched_switch)"
+    reason = find_guest_time({0: times + 300_000_000}, {0: times[:-1]})
+    assert reason == "it saw only 7 task switches during the recording (sched_switch)"
+
+
+@pytest.mark.parametrize("late_ns", [0, 1200, 5000])
+def test_the_first_and_the_last_switch_are_during_the_recording(late_ns: int) -> None:
+    times = START + np.cumsum(np.arange(8)) * SLICE_NS
+    clock = find_guest_time({0: times + 300_000_000 + late_ns}, {0: times})
+    assert not isinstance(clock, str), clock
+    assert np.abs(clock.of_trace(times) - times - 300_000_000 - late_ns).max() <= 1
