@@ -114,12 +114,13 @@ class Places:
 def barrier_window(places: pl.DataFrame) -> tuple[int, int | None] | None:
     """Return from when all threads of the first barrier have come to it to the last barrier.
 
-    They have before one of them comes to a barrier again. In ns of the trace's clock. The end is
-    None if there is only one barrier; None for no barrier.
+    They have before one of them comes to a barrier again. So a thread that started later counts as
+    one of the first barrier's if it comes to its own before any older thread comes to a second one.
+    In ns of the trace's clock. The end is None if there is only one barrier; None for no barrier.
     """
     moments = places.filter((pl.col("kind") == MOMENT) & (pl.col("vaddr") != MARK))
     time = pl.col("time_ns")
-    # There is one of these rows before the first barrier of a thread that came later.
+    # A thread's further barriers have a row before the next first barrier of another thread.
     again = time.filter(pl.col("vaddr") == BARRIER).min().fill_null(time.max())
     arrived = (pl.col("vaddr") == FIRST_BARRIER) & (time <= again)
     first, last = moments.select(time.filter(arrived).max(), time.max().alias("last")).row(0)

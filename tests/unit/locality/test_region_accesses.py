@@ -356,6 +356,8 @@ def test_the_window_of_barriers() -> None:
     later = row(MOMENT, FIRST_BARRIER, 23, time_ns=90)
     assert barrier_window(table(*firsts, later)) == (50, 90)
     assert barrier_window(table(*firsts, later, row(MOMENT, BARRIER, None, time_ns=99))) == (50, 99)
+    # Nobody was at a second barrier: the third thread counts as one of the first barrier's.
+    assert barrier_window(table(*firsts[:2], later)) == (90, None)
     assert barrier_window(table(row(MOMENT, MARK, 21))) is None
 
 
