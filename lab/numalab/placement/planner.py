@@ -155,8 +155,9 @@ def _places_by_hand(
                 f"the host has no node {number}", key="nodes", choices=map(str, place_of)
             )
         if follow and node.cpus and not usable & set(host.nodes[place_of[number]].cpus):
+            # vCPUs have one number in a file, in QEMU and in the guest's kernel; nodes have not.
             raise UserError(
-                f"host node {number} has no CPU for the vCPUs of guest node {node.id}", key="nodes"
+                f"host node {number} has no CPU for vCPUs {format_cpulist(node.cpus)}", key="nodes"
             )
     return tuple(place_of[number] for number in nodes)
 

@@ -251,7 +251,7 @@ def test_guest_nodes_can_be_put_on_host_nodes_by_hand() -> None:
     [
         ((0, 9), "nodes: the host has no node 9 (valid: 0, 1, 2, 3)"),
         ((0,), "nodes: 1 host nodes for 2 guest nodes"),
-        ((0, 3), "nodes: host node 3 has no CPU for the vCPUs of guest node 1"),
+        ((0, 3), "nodes: host node 3 has no CPU for vCPUs 2-3"),
     ],
 )
 def test_nodes_that_cannot_be_put_so(nodes: tuple[int, ...], message: str) -> None:
