@@ -17,12 +17,12 @@ def share(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
 
     `guest` and `hosts` are square tables of distances; `needs` and `rooms` the CPUs and MiB of each
     guest and host node. Guest nodes are dealt out in proportion to CPUs. If vCPUs then share CPUs,
-    or memory is short, another assignment is taken that is better in this respect: all are
-    compared, or on large machines those that moves and swaps reach from the largest node first.
+    or memory is short, another assignment is taken that is better in this respect, and of those
+    the most even: all are compared, or on large machines those that moves and swaps reach.
     """
     dealt = _dealt(guest, hosts, rooms)
     before = _crowding(dealt, needs, rooms)
-    if before[:2] == (1, 0):
+    if len(rooms) == 1 or before[:2] == (1, 0):
         return dealt
     # It takes 0.2 s to load.
     from numalab.placement.assignment import nearest  # noqa: PLC0415
@@ -42,19 +42,21 @@ def share(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
     return chosen if _crowding(chosen, needs, rooms)[:2] < before[:2] else dealt
 
 
-def _crowding(places: Sequence[int], needs: _Sizes, rooms: _Sizes) -> tuple[int, int, int]:
-    """Return the most vCPUs on one CPU, the MiB that lack, and the vCPUs that lack a CPU."""
+def _crowding(places: Sequence[int], needs: _Sizes, rooms: _Sizes) -> tuple[int, int, int, int]:
+    """Return the most vCPUs on one CPU, the MiB that lack, the vCPUs that lack a CPU, and the most
+    vCPUs on 1000 CPUs of a host node."""
     cpus, memory = [0] * len(rooms), [0] * len(rooms)
     for place, (count, mib) in zip(places, needs, strict=False):
         cpus[place] += count
         memory[place] += mib
-    most = short = excess = 0
+    most = short = excess = fullest = 0
     for has, here, mib in zip(rooms, cpus, memory, strict=True):
         if here:
             most = max(most, -(-here // has[0]) if has[0] else _IMPOSSIBLE)
         short += max(0, mib - has[1])
         excess += max(0, here - has[0])
-    return most, short, excess
+        fullest = max(fullest, 1000 * here // (has[0] or 1))
+    return most, short, excess, fullest
 
 
 def _dealt(guest: Table, hosts: Table, rooms: _Sizes) -> _Places:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -85,6 +87,7 @@ def test_nodes_that_do_not_fit_share_host_nodes_evenly() -> None:
         ([1, 4, 1, 3, *[0] * 14], 64, (4096, 4096), ()),
         ([2, 1, 1], 512, (2048, 0), (0, 0, 0)),
         ([1, 1, 1], 512, (512, 1024), (0, 1, 1)),
+        ([1, 1, 1, 1], 512, (1000, 4096), (0, 1, 1, 1)),
     ],
 )
 def test_host_nodes_are_shared_by_cpus_and_memory(
@@ -104,6 +107,15 @@ def test_host_nodes_are_shared_by_cpus_and_memory(
     assert made.most_on_one == 1 and made.dedicated
     own = len({*made.host_nodes})
     assert made.distorts == (f"{len(sizes)} guest nodes share {own} host node{'s'[: own - 1]}",)
+
+
+def test_a_host_of_one_node_that_is_too_small_loads_no_scipy() -> None:
+    program = (
+        "import sys; from numalab.placement.sharing import share;"
+        " assert share([[10, 20], [20, 10]], [[10]], [(4, 9), (4, 9)], [(4, 10)]) == (0, 0);"
+        " assert 'numalab.placement.correspond' in sys.modules and 'scipy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_isolated_cpus_come_first_and_housekeeping_ones_run_the_emulator() -> None:
