@@ -202,6 +202,32 @@ static void probe_runtime(void)
 		expect("runtime-after-yield", status, 0);
 }
 
+/* Most time of a loop that seldom reads zeros is user time (cputime_adjust(), 6.12). */
+static void probe_user_time(void)
+{
+	char zeros[4096];
+	pid_t child = fork();
+	int status, file;
+
+	if (!child) {
+		struct rusage used;
+		uint64_t now, begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+		while ((now = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin) < 40 * MS_NS) {
+			for (volatile int turn = 0; turn < 10000; turn++)
+				;
+			if (now % (2 * MS_NS) < 300000 && read(file, zeros, sizeof(zeros)) <= 0)
+				_exit(2);
+		}
+		getrusage(RUSAGE_SELF, &used);
+		_exit(used.ru_utime.tv_usec < used.ru_stime.tv_usec);
+	}
+	if (child > 0 && waitpid(child, &status, 0) == child)
+		expect("user-time", status, 0);
+}
+
 static long write_number(const char *path, long number)
 {
 	char text[24];

@@ -33,6 +33,7 @@
 struct probes {
 	int calls, wrong;
 	volatile int read, word, other;
+	volatile int ran, ready, go, done, visited, level; /* of ranks.h */
 	char name[32];
 	long result;
 };
@@ -351,6 +352,26 @@ static void turn(pid_t pid, int first, int second)
 	_exit(failed);
 }
 
+#include "ranks.h"
+
+/* Tasks whose mask loses their CPU are distributed over the new one (cpumask_any_and_distribute(), lib/cpumask.c). */
+static void probe_distribution(const cpu_set_t *all, int first)
+{
+	cpu_set_t rest = *all, used;
+
+	CPU_CLR(first, &rest);
+	if (CPU_COUNT(&rest) < 2)
+		return;
+	CPU_ZERO(&used);
+	for (int number = 0; number < TURNS / 2; number++) {
+		expect("bind", set_cpu(0, first), 0);
+		expect("set-rest", sched_setaffinity(0, sizeof(rest), &rest), 0);
+		CPU_SET(sched_getcpu(), &used);
+	}
+	expect("cpus-of-rest", CPU_COUNT(&used) > 1, 1);
+	expect("set-all", sched_setaffinity(0, sizeof(*all), all), 0);
+}
+
 /* A mask holds when the call returns, for a running task, too, and when two others set its mask at once
  * (affine_move_task(), kernel/sched/core.c).
  */
@@ -373,6 +394,7 @@ static void probe_masks(void)
 	expect("set-masks", sched_setaffinity(0, sizeof(all), &all), 0);
 	if (first == last)
 		return;
+	probe_distribution(&all, first);
 	hog = fork_hog();
 	if (hog < 0)
 		return;
@@ -492,7 +514,7 @@ static void probe_strangers(pid_t root)
 	expect("policy-of-root", sched_setscheduler(root, SCHED_BATCH, &(struct sched_param){ 0 }), -EPERM);
 }
 
-static void probe(pid_t root, long slice_ms)
+static void probe(pid_t root, long slice_ms, unsigned int release)
 {
 	probe_sizes();
 	probe_priorities();
@@ -510,7 +532,9 @@ static void probe(pid_t root, long slice_ms)
 	probe_lock(SCHED_RR, 1, -2);
 	probe_time_limit();
 	probe_runtime();
+	probe_user_time();
 	probe_time_slice();
+	probe_ranks(release >= 6012);
 	limit(RLIMIT_NICE, 0);
 	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
@@ -536,7 +560,7 @@ static void tell_probes(int load)
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		probe(root, slice_ms);
+		probe(root, slice_ms, major * 1000 + minor);
 		_exit(0);
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child)

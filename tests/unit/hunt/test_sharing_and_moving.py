@@ -151,3 +151,10 @@ def test_idle_neighbours_are_of_the_node() -> None:
     assert finding_of(neighbours, far).value == 0.0, "CPU 2 is of the other node"
     near = recording("time ms=1000;hog n=2 cpus=0-1", rows)
     assert finding_of(neighbours, near).value == 300.0
+
+
+def test_a_load_without_time_after_its_last_change_has_no_waits() -> None:
+    load = "time ms=1000;sleeper n=1 cpus=0;hotplug cpu=1 off=100 on=990"
+    run = recording(load, [(11, "sleeper0.0", 1, 100, 900)])
+    assert not run.judged.length_ns
+    assert [list(response(run)), list(latency(run))] == [[], []]

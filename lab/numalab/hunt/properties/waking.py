@@ -76,4 +76,6 @@ def _late(run: LoadRecording, place: int, crew: Crew, *, near: bool) -> float | 
         lengths = [end - start for start, end in all_waits]
     waited = np.concatenate([np.empty(0, np.int64), *lengths]) / MS
     turn_waits = np.sort(np.append(waited, np.zeros(max(0, turns - len(waited)))))
+    if not len(turn_waits):
+        return None
     return float(turn_waits[int(0.9 * (len(turn_waits) - 1))])

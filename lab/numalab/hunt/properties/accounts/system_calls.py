@@ -12,9 +12,9 @@ def system_calls(run: LoadRecording) -> Iterator[Observation]:
     """Probed system calls return what they must.
 
     The value is how many of those that the driver makes after a load, as root and as another user,
-    return something else (workloads/hunt/probes.h, inherit.h): ranges of priorities, invalid
+    return something else (headers of workloads/hunt): ranges of priorities, invalid
     parameters, flags, limits of users, time slices, memory barriers, CPU clocks, masks, files of
-    cgroups, policies of children, lent priorities, futexes.
+    cgroups, policies of children, lent priorities, futexes, the order of real-time tasks.
     """
     if (probes := run.printed.probes) is not None:
         text = f"{probes.wrong} of {probes.calls} system calls return other than they must"
