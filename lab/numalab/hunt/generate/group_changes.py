@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 
 from numalab.hunt.generate.changes import GAPS_MS, MS, in_turn
-from numalab.hunt.generate.draw import Family, everywhere
+from numalab.hunt.generate.draw import Family, everywhere, some_cpus
 from numalab.hunt.loads.load import Cgroup, Load, LoadChange, Part
 from numalab.topology.topology import Topology
 
@@ -74,7 +74,32 @@ def idle_in_turn(rng: random.Random, machine: Topology) -> Load | None:
     return Load(MS, chosen, groups=groups, changes=changes)
 
 
+def moved_while_stopped(rng: random.Random, machine: Topology) -> Load | None:
+    """Stopped tasks that change their group, and go on where another group has a task.
+
+    The load that they bring to their old CPUs, on which their new group has none, fades away.
+    """
+    allowed = everywhere(machine)
+    if len(allowed) < 2:
+        return None
+    target = rng.choice(allowed)
+    rest = [cpu for cpu in allowed if cpu != target]
+    before = some_cpus(rng, rest, rng.randint(1, min(4, len(rest))))
+    parts = (
+        Part("hog", len(before), before, group="c"),
+        Part("hog", rng.choice((1, 1, 2)), (target,), group="b"),
+    )
+    groups = (Cgroup("a", weight=rng.choice((100, 300))), Cgroup("b"), Cgroup("c"))
+    changes = (
+        LoadChange(300, part=0, stop=True),
+        LoadChange(330, part=0, into="a"),
+        LoadChange(360, part=0, cpus=(target,), go=True),
+    )
+    return Load(MS, parts, groups=groups, changes=changes)
+
+
 FAMILIES: Mapping[Family, float] = {
+    moved_while_stopped: 0.6,
     limits_in_turn: 0.7,
     idle_in_turn: 0.5,
 }
