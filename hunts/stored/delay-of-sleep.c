@@ -43,6 +43,8 @@ static double waited_ms(pid_t pid)
 
 static void begin(pid_t pid)
 {
+	if (pid < 0)
+		perror("fork"), exit(2); /* kill(-1) would kill everybody */
 	if (pid)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
