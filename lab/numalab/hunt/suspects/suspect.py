@@ -13,6 +13,7 @@ _MOST_UNTRIED = 5
 _LOADS = 12  # of a round
 _LOADS_OF_MACHINE = 6
 _LOADS_AT_ONCE = 6
+_LOADS_OF_INVARIANT = 2  # in which one property is violated: one new sample is enough
 _TRENDS = 3  # loads of a round that are tried because of trends
 _PLAUSIBLE = 8.0  # the largest factor of a score for a hunch about its property
 # Of 126 suspicions in two hunts, the 18 above it were about the bug; 4.9 was the most by chance.
@@ -79,20 +80,23 @@ def at_once(suspects: Sequence[Suspect], *, everything: bool) -> list[list[Suspe
     of_loads = [item for item in suspects if item.finding.load is not None]
     clear = [item for item in of_loads if everything or item.score >= _CLEAR]
     groups = [
-        [item for item in of_loads if item.is_sure],
-        [item for item in clear if not item.is_sure],
+        ([item for item in of_loads if item.is_sure], _LOADS_OF_INVARIANT),
+        ([item for item in clear if not item.is_sure], _LOADS_AT_ONCE),
     ]
-    return [*alone, *(_few_loads(group) for group in groups if group)]
+    return [*alone, *(_few_loads(group, most) for group, most in groups if group)]
 
 
-def _few_loads(group: Sequence[Suspect]) -> list[Suspect]:
-    """Return the suspects in six loads: the clearest of each property first, then the second."""
+def _few_loads(group: Sequence[Suspect], most: int) -> list[Suspect]:
+    """Return the suspects in six loads: the clearest of each property first, then the second.
+
+    Of a property there are at most `most`.
+    """
     rank = Counter[str]()
     ranked = list[tuple[int, Suspect]]()
     for item in sorted(group, key=lambda item: -item.score):
         ranked.append((rank[item.finding.prop], item))
         rank[item.finding.prop] += 1
-    ordered = [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+    ordered = [item for place, item in sorted(ranked, key=lambda pair: pair[0]) if place < most]
     loads = list(dict.fromkeys(item.finding.load for item in ordered))[:_LOADS_AT_ONCE]
     return [item for item in ordered if item.finding.load in loads]
 
