@@ -324,7 +324,7 @@ def test_a_hunt_that_compares_nothing_says_so_and_fails(bench: Bench, tmp_path: 
     ):
         hunt(*words)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "(0 machines and 0 loads compared): no space on this host." in page
+    assert "(0 machines and 0 loads compared): the reference kernel: no space on this host." in page
     with pytest.raises(HostError, match="nothing was compared: no selected property has a value"):
         hunt(*words, "--properties", "throughput", "--against", "none")
 

@@ -30,7 +30,8 @@ def varied(
             continue
         place = rng.randrange(len(load.parts))
         part = rng.choice(_OF_PARTS)(rng, load.parts[place], machine)
-        load = replace(load, parts=(*load.parts[:place], part, *load.parts[place + 1 :]))
+        new = replace(load, parts=(*load.parts[:place], part, *load.parts[place + 1 :]))
+        load = new if is_admitted(new) else load  # a change may give it a deadline later
     return load
 
 
