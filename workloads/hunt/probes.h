@@ -514,7 +514,10 @@ static void probe_strangers(pid_t root)
 	expect("policy-of-root", sched_setscheduler(root, SCHED_BATCH, &(struct sched_param){ 0 }), -EPERM);
 }
 
-static void probe(pid_t root, long slice_ms, unsigned int release)
+/* What takes the CPU for long happens after two loads of five: in each pattern in which hunts repeat a load, one of
+ * three is among them.
+ */
+static void probe(pid_t root, long slice_ms, unsigned int release, int number)
 {
 	probe_sizes();
 	probe_priorities();
@@ -530,11 +533,13 @@ static void probe(pid_t root, long slice_ms, unsigned int release)
 	probe_wake_queues();
 	probe_lock(SCHED_FIFO, 7, -8);
 	probe_lock(SCHED_RR, 1, -2);
-	probe_time_limit();
-	probe_runtime();
-	probe_user_time();
 	probe_time_slice();
-	probe_ranks(release >= 6012);
+	if (number % 5 == 0 || number % 5 == 2) {
+		probe_time_limit();
+		probe_runtime();
+		probe_user_time();
+		probe_ranks(release >= 6012);
+	}
 	limit(RLIMIT_NICE, 0);
 	limit(RLIMIT_RTPRIO, 0); /* what they may be at most, another user cannot raise */
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
@@ -560,7 +565,7 @@ static void tell_probes(int load)
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		probe(root, slice_ms, major * 1000 + minor);
+		probe(root, slice_ms, major * 1000 + minor, load);
 		_exit(0);
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child)
