@@ -81,17 +81,6 @@ static void mark_load(const char *format, int load)
 	mark(text);
 }
 
-static int put(const char *path, const char *text)
-{
-	int file = open(path, O_WRONLY | O_CLOEXEC), done = -1;
-
-	if (file >= 0) {
-		done = write(file, text, strlen(text));
-		close(file);
-	}
-	return done < 0 ? -1 : 0;
-}
-
 /* The begin of a file as text, without more than fits; 0 if it cannot be opened. */
 static int get(const char *path, char *text, size_t size)
 {

@@ -228,20 +228,6 @@ static void probe_user_time(void)
 		expect("user-time", status, 0);
 }
 
-static long write_number(const char *path, long number)
-{
-	char text[24];
-	long result = 0;
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, snprintf(text, sizeof(text), "%ld", number)) < 0)
-		result = -errno;
-	close(fd);
-	return result;
-}
-
 static long read_number(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -262,12 +248,12 @@ static void probe_time_slice(void)
 	long slice = read_number(RR_SLICE);
 
 	if (slice == 100) {
-		expect("slice-40", write_number(RR_SLICE, 40), 0);
+		expect("slice-40", put(RR_SLICE, "40"), 0);
 		expect("rr", set_policy(SCHED_RR, 1, 0), 0);
 		expect("interval-of-40", interval_ms() / 4, 10);
-		expect("slice-0", write_number(RR_SLICE, 0), 0);
+		expect("slice-0", put(RR_SLICE, "0"), 0);
 		expect("usual-slice", interval_ms() >= 99 && interval_ms() <= 100, 1);
-		expect("slice-100", write_number(RR_SLICE, 100), 0);
+		expect("slice-100", put(RR_SLICE, "100"), 0);
 		expect("usual-of-rr", set_policy(SCHED_OTHER, 0, 0), 0);
 	}
 }

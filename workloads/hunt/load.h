@@ -360,6 +360,18 @@ static void parse_part(char *text)
 		part->wakee = existing_cpus(wakee);
 }
 
+/* 0, or -1 with errno. */
+static inline int put(const char *path, const char *text)
+{
+	int file = open(path, O_WRONLY | O_CLOEXEC), done = -1;
+
+	if (file >= 0) {
+		done = write(file, text, strlen(text));
+		close(file);
+	}
+	return done < 0 ? -1 : 0;
+}
+
 /* A field of /proc/PID/stat (proc(5)) behind the name, or what stands for none. */
 static inline long read_stat(pid_t pid, int number, long none)
 {

@@ -412,21 +412,12 @@ static void probe_masks(void)
 	waitpid(hog, NULL, 0);
 }
 
-/* 0, or a negative error. */
-static long set_file(const char *file, const char *text)
+static int set_file(const char *file, const char *text)
 {
 	char path[64];
-	long result = 0;
-	int fd;
 
 	snprintf(path, sizeof(path), CGROUPS "/probe/%s", file);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		result = -errno;
-	close(fd);
-	return result;
+	return put(path, text);
 }
 
 /* What a group is refused, and what it may have at most (tg_set_cfs_bandwidth(), cpu_weight_write_u64(),

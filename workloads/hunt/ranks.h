@@ -152,6 +152,16 @@ static void probe_waiter_moves(int from, int to, unsigned int policy, const char
 	end_actor(waiter);
 }
 
+static cpu_set_t pair_of(int cpu, int other)
+{
+	cpu_set_t both;
+
+	CPU_ZERO(&both);
+	CPU_SET(cpu, &both);
+	CPU_SET(other, &both);
+	return both;
+}
+
 static void leave(void)
 {
 	spin_until(&probes->go);
@@ -165,7 +175,7 @@ static void leave(void)
 static int is_pulled(int cpu, int other, int becomes_fair)
 {
 	pid_t holder, waiter, third;
-	cpu_set_t both;
+	cpu_set_t both = pair_of(cpu, other);
 	int pulled;
 
 	reset_scene(becomes_fair);
@@ -175,9 +185,6 @@ static int is_pulled(int cpu, int other, int becomes_fair)
 	await_start();
 	waiter = begin_actor(cpu, SCHED_FIFO, 10, run_once);
 	await_place(waiter, cpu);
-	CPU_ZERO(&both);
-	CPU_SET(cpu, &both);
-	CPU_SET(other, &both);
 	expect("widen-mask", sched_setaffinity(waiter, sizeof(both), &both), 0);
 	sleep_ns(1000000);
 	expect("waits-for-both", probes->ran, 0);
@@ -205,14 +212,11 @@ static void hold_as_second(void)
 static int is_pushed(int cpu, int other, int second)
 {
 	pid_t blocker, pids[2];
-	cpu_set_t both;
+	cpu_set_t both = pair_of(cpu, other);
 	int pushed;
 
 	reset_scene(0);
 	probes->go = 0;
-	CPU_ZERO(&both);
-	CPU_SET(cpu, &both);
-	CPU_SET(other, &both);
 	blocker = begin_actor(cpu, SCHED_FIFO, 50, stand_by);
 	await_place(blocker, cpu);
 	pids[0] = begin_actor(cpu, SCHED_FIFO, 20, hold);
