@@ -72,6 +72,22 @@ def test_each_wrong_figure_is_named_with_what_the_trace_shows() -> None:
     ]
 
 
+def test_the_rest_of_a_sleep_after_a_move_may_count_as_waiting_but_no_more() -> None:
+    """The dequeue of the task is delayed when it moves: from then on it waits for the kernel."""
+    steps: list[Step] = [
+        *STEPS[:7],
+        (450, "sched_migrate_task", None, None, None, 11),
+        (480, "sched_migrate_task", None, None, None, 11),
+        *STEPS[7:],
+    ]
+    counted = {}
+    for more in (0, 50, 150):
+        kernels = replace(TRUE, waited_ns=TRUE.waited_ns + more * MS, migrations=3)
+        run = replace(recorded(steps), printed=Printed(accounts={11: kernels}))
+        counted[more] = next(finding.value for finding in account(run))
+    assert counted == {0: 0, 50: 0, 150: pytest.approx(100 * 100 / (125 + 201.5), rel=1e-4)}
+
+
 def test_a_wait_that_lasts_may_be_counted_but_no_more() -> None:
     """A throttled task waits for a second; the kernel adds it when the task changes queues."""
     steps: list[Step] = [*STEPS[:6], (400, "sched_switch", 11, PREEMPTED, 0, None)]
