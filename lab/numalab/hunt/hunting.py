@@ -121,8 +121,9 @@ class Hunter:
             self.hunt.never = sorted(self.aim.properties - self.hunt.judged - {CALLS, LEFT})
         noted = {item.finding.prop for item in self.hunt.suspicions}
         waiting = [*self.sudden.waiting(self._confirmed), *self.waiting]
-        left = [] if self.hunt.violations and self.aim.first_only else clearest(waiting)
-        self._note(untried(finding) for finding in left if finding.prop not in noted)
+        if not (self.hunt.violations and self.aim.first_only):
+            findings = [word.finding for word in self._leftover()] + clearest(waiting)
+            self._note(untried(finding) for finding in findings if finding.prop not in noted)
         return self.hunt
 
     def _search(self) -> None:
@@ -184,10 +185,12 @@ class Hunter:
         if self.direction is not None:
             of_calls = self.calls.hunches() if self.calls is not None else {}
             self.direction.hunches = (self.trends.hunches(properties), of_calls)
+        self._pursue_leftovers()  # what is left in many boots is the least chance of all
         # What follows from a change says more than other decisions of its code, so these wait.
         late = self.hunt.machines >= _LATE or self._minutes() > self.aim.seconds / 120
         if late:
             self._confirm_calls(of_change=True)
+            self._pursue_leftovers()
         groups = chosen(suspects, self.trends, properties, self.unconfirmed, self.tried)
         if groups and not self._is_over():
             screened = screen(self.workers, self.bench, self.reference, self.aim.seed, groups)
@@ -201,9 +204,14 @@ class Hunter:
             self._confirm_calls(of_change=False)
         return near
 
+    def _leftover(self) -> list[Suspect]:
+        """Return the clearest word left in run queues, if chance does not explain it."""
+        word = self.left.suspect() if self.left is not None and self._compares_leftovers else None
+        return [word] if word is not None else []
+
     def _pursue_leftovers(self) -> None:
-        if self._compares_leftovers and self.left is not None and not self._is_over():
-            self._pursue_all([[word]] if (word := self.left.suspect()) is not None else [])
+        if not self._is_over():
+            self._pursue_all([self._leftover()])
 
     def _confirm_calls(self, *, of_change: bool) -> None:
         """Look for the strongest trend with other seeds, and note it if they show it."""

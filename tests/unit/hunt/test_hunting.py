@@ -730,3 +730,16 @@ def test_a_hunt_confirms_a_word(
     hunter.round([drawn_case])
     assert [item.finding.prop for item in hunter.hunt.violations] == names
     assert calls.asked == 0, "calls of functions were not asked for"
+
+
+def test_a_word_that_the_budget_left_untried_is_told(drawn_case: Case) -> None:
+    left = Leftovers({0: "lock", 8: "nr_numa"})
+    aim = Aim(seed=1, properties=frozenset({LEFT}), seconds=0)
+    crew = cast(CaseWorkers, Leaving(lambda *_: (0.0, False)))
+    hunter = Hunter(aim, MINE, crew, lambda _: None, THEIRS, left=left)
+    for _ in range(7):
+        for held in HELD:
+            result = BootResult((), 0.0, run_queues=RunQueues(SIZE, held))
+            left.add(drawn_case, result, mine=held is HELD[0])
+    (outcome,) = hunter.run().suspicions
+    assert outcome.over and outcome.finding.prop == "left-in-runqueues+0xc/0x20-nr_numa+0x4"
