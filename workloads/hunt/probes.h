@@ -529,6 +529,7 @@ static void probe(pid_t root, long slice_ms, unsigned int release, int number)
 		probe_time_limit();
 		probe_runtime();
 		probe_user_time();
+		probe_short_times();
 		probe_ranks(release >= 6012);
 	}
 	limit(RLIMIT_NICE, 0);

@@ -114,6 +114,15 @@ def test_a_deadline_task_gets_its_runtime_and_not_more(ran: float, value: float)
     assert finding.value == pytest.approx(value)
 
 
+@pytest.mark.parametrize(("ran", "value"), [(0.0, 0.0), (218.0, 1.0), (436.0, 2.0)])
+def test_a_deadline_task_that_sleeps_may_have_less_but_not_more(ran: float, value: float) -> None:
+    load = f"{SERVED} sleep=1000"
+    rows: list[Row] = [(1, "sleeper0.0", 0, 0, 100), (1, "sleeper0.0", 0, 510, 510 + ran)]
+    (finding,) = deadline(recording(load, rows))
+    assert finding.value == pytest.approx(value) and "at most 218 ms were due" in finding.text
+    assert not deadline(recording(f"{load};change at=10 part=0 policy=fair", rows))
+
+
 def test_tasks_whose_policy_was_refused_are_fair() -> None:
     load = f"{SERVED} sleep=20000;hog n=1 cpus=0-3 policy=deadline runtime=2000 period=10000"
     rows: list[Row] = [(2, "hog1.0", 0, 0, 1000), (1, "-sleeper0.0", 1, 100, 150)]

@@ -171,19 +171,24 @@ def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     """Deadline tasks that sleep before their runtime is used up, and wake near the deadline.
 
     After it, nothing is left for them until the period ends; shortly before it, they may use what
-    still fits their share (Documentation/scheduler/sched-deadline.rst). In mode icount, CPUs that
+    still fits their share (Documentation/scheduler/sched-deadline.rst). Others sleep briefly and
+    often until their runtime is used up, long before the deadline. In mode icount, CPUs that
     are busy together are slower by their number.
     """
     allowed = everywhere(machine)
     servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
+    briefly = rng.random() < 0.4
+    if briefly:
+        servers = ((3000, 24_000, 60_000), (4000, 32_000, 80_000), (2000, 8000, 40_000))
     runtime, due, period = rng.choice(servers)
-    count = rng.randint(1, max(1, 2 * len(allowed) // 3))
-    hogs = rng.randint(1, len(allowed))
+    count = rng.randint(1, 2 if briefly else max(1, 2 * len(allowed) // 3))
+    hogs = rng.randint(1, 2 if briefly else len(allowed))
     busy = min(len(allowed), count + hogs)
+    sleeps = (150, 400) if briefly else (due // 2, due, 2 * due)
     parts = (
         Part("sleeper", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
-             deadline_us=due, run_us=max(20, runtime // (3 * busy)),
-             sleep_us=rng.choice((due // 2, due, 2 * due))),
+             deadline_us=due, run_us=max(20, runtime // ((8 if briefly else 3) * busy)),
+             sleep_us=rng.choice(sleeps)),
         Part("hog", hogs, allowed),
     )  # fmt: skip
     return Load(1000, parts)

@@ -19,6 +19,7 @@ _LONG = 0.5  # of the time of a task: turns that are few because they are long
 _STARVED = 0.9  # of the time of a load
 _USED = 0.75  # of the runtime: wake-ups and interrupts count, too
 _DUE_MS = 400  # the shortest time over which runtime in periods is added up
+_OVERRUN_NS = 10 * MS  # a tick at 100 Hz, at which the kernel sees that the runtime is used up
 
 
 @register_property("priority", unit="ms", most=400.0, suspect=4.0, any_load=True)
@@ -133,9 +134,10 @@ def _rank(load: Load, place: int, at_ms: float = 0) -> int:
 
 @register_property("deadline", unit="times", most=2.0, suspect=1.1, any_load=True)
 def deadline(run: LoadRecording) -> Iterator[Observation]:
-    """A deadline task that always wants to run gets its runtime on average, and not more.
+    """A deadline task never gets more than its runtime on average, a hog not less either.
 
-    The value is the runtime due over the runtime got, or its inverse if that is larger
+    The value is the runtime due over the runtime got of a hog, or its inverse if that is larger;
+    for a sleeper it is the latter, with the runtime of one more period and a tick of overrun due
     (constant bandwidth server, Documentation/scheduler/sched-deadline.rst). Not where the kernel
     refused a policy.
     """
@@ -145,19 +147,23 @@ def deadline(run: LoadRecording) -> Iterator[Observation]:
     if run.printed.refused:
         return
     for place, part in enumerate(load.parts):
-        if part.kind != "hog" or {part.policy, run.load.parts[place].policy} != {"deadline"}:
-            continue
-        if part.later or part.yields or part.reclaim:  # which may have more
+        is_hog, before = part.kind == "hog", run.load.parts[place]
+        if not (is_hog or part.kind == "sleeper") or part.later or part.yields or part.reclaim:
+            continue  # those that are reclaimed may have more
+        if {part.policy, before.policy} != {"deadline"} or not (is_hog or part == before):
             continue
         due = window.length_ns * part.runtime_us / part.period_us
+        most = due if is_hog else due + part.runtime_us * 1000 + _OVERRUN_NS
         got = [ns for pid, ns in run.settled_ns.items() if run.load_tasks[pid].part == place]
-        worst = max((max(due / max(ns, due / 100), ns / due) for ns in got), default=1.0)
+        least = [due / max(ns, due / 100) if is_hog else 0.0 for ns in got]
+        worst = max((max(ns / most, few) for ns, few in zip(got, least, strict=True)), default=1.0)
         yield Observation(
             worst,
             f"of {len(got)} deadline tasks with {part.runtime_us} us in each {part.period_us} us"
             f" one ran for {min(got, default=0) / MS:.0f} ms, one for"
-            f" {max(got, default=0) / MS:.0f} ms, where {due / MS:.0f} ms were due",
-        )  # fmt: skip
+            f" {max(got, default=0) / MS:.0f} ms, where {'' if is_hog else 'at most '}"
+            f"{most / MS:.0f} ms were due",
+        )
 
 
 @register_property("tardiness", unit="periods", most=10.0, suspect=0.1, any_load=True)
