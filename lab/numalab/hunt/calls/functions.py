@@ -51,16 +51,15 @@ _COUNTED: Mapping[str, _File] = {
     "kernel/sched/stop_task.c": _UTILITY,
     "kernel/sched/swait.c": _UTILITY,
     "kernel/sched/wait.c": _UTILITY,
-    "kernel/sched/wait_bit.c": _UTILITY,
     "kernel/stop_machine.c": _File("stop_machine"),
     "mm/mempolicy.c": _File("mempolicy", "numa|misplaced"),
     "mm/migrate.c": _File("migrate", "numa|misplaced"),
     "mm/memory.c": _File("memory", "numa|misplaced"),
 }
 # Files of which lines are counted, and no functions: those of headers are not called, and the
-# others run when somebody reads files, or for clocks and frequencies.
+# others run when somebody reads files, for clocks and frequencies, or for inodes (wait_bit.c).
 _LINES_ONLY = ("sched.h", "pelt.h", "stats.h", "autogroup.h", "clock.c", "cpufreq.c",
-               "cpufreq_schedutil.c", "debug.c", "ext.c", "isolation.c")  # fmt: skip
+               "cpufreq_schedutil.c", "debug.c", "ext.c", "isolation.c", "wait_bit.c")  # fmt: skip
 SOURCES = (*_COUNTED, *(f"kernel/sched/{name}" for name in _LINES_ONLY), "kernel/cgroup/cpuset.c",
            "kernel/locking/rtmutex.c", "kernel/time/tick-sched.c")  # fmt: skip
 _LINE = "changed line "
