@@ -58,12 +58,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class BuiltStudy:
-    """A plan whose inputs are built, and the results that its runs go to."""
+    """A plan whose inputs are built, and the results that its runs go to.
+
+    `left_out` are the planned runs, by name, that a budget of time leaves out.
+    """
 
     plan: "Plan"
     builds: Builds
     results: Results
     setting: Setting
+    left_out: frozenset[str] = frozenset()
 
 
 def build_study(

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice, zip_longest
 from typing import Literal
 
 from numalab.campaign.build import BuiltStudy
@@ -24,7 +24,7 @@ from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_f
 from numalab.campaign.stopping import StoppingRule, look
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.results.layout import Results, has_ended
-from numalab.results.plan import TimeOverRemark
+from numalab.results.plan import BudgetRemark, TimeOverRemark
 from numalab.study.plan import select
 
 _LISTEN = 0.5  # seconds
@@ -75,15 +75,16 @@ def execute(
     on_wait: OnWait | None = None,
     deadline: float = math.inf,
 ) -> tuple[Failure, ...]:
-    """Execute the runs that the results of some studies lack; return the failures.
+    """Execute the runs that the results of some studies lack, but for those that a budget leaves
+    out; return the failures.
 
     `jobs` is how many run at once; None: `default_jobs`. `on_schedule` receives each schedule and
     returns the callback for its events. With a `rule`, repetitions are added until it is met;
     those that the results have from a rule are completed in any case.
     `executor` replaces the worker processes of this host. `on_wait` is called with results that
     another numalab holds. No run starts after `deadline` (monotonic time); the results then record
-    that, and runs start in the order of the plan, most useful first. Raises UserError when results
-    belong to another study, HostError when another numalab keeps them.
+    that, and runs start in the order of the plan, the studies in turn. Raises UserError when
+    results belong to another study, HostError when another numalab keeps them.
     """
     costs = Costs()
     with ExitStack() as stack:
@@ -106,7 +107,9 @@ def execute(
             if executor is None:
                 executor = Workers(capacity(places, tasks), run, locks)
                 stack.enter_context(closing(executor))
-            if places > 1 and deadline == math.inf:
+            if deadline < math.inf:
+                tasks = _in_turn(tasks)
+            elif places > 1:
                 tasks = longest_first(tasks, lambda task: cost_of(task, costs).seconds)
             every = tuple(cost_of(task, costs) for task in tasks)
             schedule = Schedule(tuple(tasks), every, min(places, len(tasks)))
@@ -120,7 +123,21 @@ def execute(
 
 
 def _missing(studies: Iterable[BuiltStudy]) -> list[Task]:
-    return [task for study in studies for task in missing_tasks(study)]
+    return [
+        task
+        for study in studies
+        for task in missing_tasks(study)
+        if task.run.id not in study.left_out
+    ]
+
+
+def _in_turn(tasks: Iterable[Task]) -> list[Task]:
+    """Take the repetitions of a cell from each study in turn: a deadline cuts all of them alike."""
+    of_studies = [
+        [list(group) for _, group in groupby(of_study, lambda task: (task.run.cell, task.run.seed))]
+        for _, of_study in groupby(tasks, lambda task: task.results.path)
+    ]
+    return [task for turn in zip_longest(*of_studies, fillvalue=()) for g in turn for task in g]
 
 
 def _learning(on_event: OnEvent, costs: Costs) -> OnEvent:
@@ -142,29 +159,36 @@ def _learning(on_event: OnEvent, costs: Costs) -> OnEvent:
 def _prolonged(study: BuiltStudy, rule: StoppingRule, *, time_over: bool = False) -> BuiltStudy:
     """Add the repetitions that the rule demands to a study's plan and to its results.
 
-    Where the time is over, none is added, and the results record that the rule demands some.
+    Runs that a budget left out are the first repetitions. Where the time is over, none is added,
+    and the results record that the rule demands some.
     """
-    repetitions = look(study.plan, study.results, rule)
-    remarks = [remark for remark in study.plan.remarks if not rule.made(remark)]
-    more = repetitions.more
-    if time_over and more:
+    plan = study.plan
+    chosen = select(plan, (run for run in plan.runs if run.id not in study.left_out))
+    repetitions = look(chosen, study.results, rule)
+    more = () if time_over else repetitions.more
+    left_out = study.left_out - {run.id for run in more}
+    remarks = [
+        remark
+        for remark in plan.remarks
+        if not rule.made(remark) and (left_out or not isinstance(remark, BudgetRemark))
+    ]
+    if time_over and repetitions.more:
         remarks.append(TimeOverRemark(left=0))
-        more = ()
-    plan = replace(study.plan, remarks=tuple(remarks))
-    plan = select(plan, plan.runs + more, rule.remark(repetitions.decided))
+    plan = replace(plan, remarks=tuple(remarks))
+    runs = dict.fromkeys((*plan.runs, *more))
+    plan = select(plan, runs, rule.remark(repetitions.decided))
     write_plan(plan, study.results)
-    return replace(study, plan=plan)
+    return replace(study, plan=plan, left_out=left_out)
 
 
 def _record_time_over(study: BuiltStudy, rule: StoppingRule | None) -> None:
     """Record in a study's results that the time was over before all of its runs could start, or
     before the rule was met."""
-    results, missing = study.results, {task.run.id for task in missing_tasks(study)}
+    results, missing = study.results, {task.run.id for task in _missing([study])}
     left = {name for name in missing if not has_ended(results, name)}
     if left:
-        ended = (run for run in study.plan.runs if run.id not in left)
-        plan = select(study.plan, ended, TimeOverRemark(left=len(left)))
-        write_plan(plan, results)
+        remarks = (*study.plan.remarks, TimeOverRemark(left=len(left)))
+        write_plan(replace(study.plan, remarks=remarks), results)
     elif rule is not None and not missing:
         _prolonged(study, rule, time_over=True)
 

@@ -119,14 +119,19 @@ class _Group:
 
 
 def within_seconds(study: BuiltStudy, seconds: float, jobs: int | None) -> BuiltStudy:
-    """Return a study with the most useful runs that fit in so many wall seconds.
+    """Return a study that leaves out all but the most useful runs that fit in so many wall seconds.
 
-    Raises UserError when not even one comparison fits.
+    Runs that its results have take no time. Its plan keeps all runs. Raises UserError when
+    something is left to run and not even one comparison fits.
     """
-    tasks, costs = make_tasks(study), Costs()
-    cost = {task.run: cost_of(task, costs).seconds for task in tasks}
-    plan = within_budget(study.plan, seconds, cost.__getitem__, jobs or default_jobs(tasks))
-    return replace(study, plan=plan)
+    tasks, costs, finished = make_tasks(study), Costs(), study.results.finished()
+    cost = {
+        task.run: 0.0 if task.run.id in finished else cost_of(task, costs).seconds for task in tasks
+    }
+    fitting = within_budget(study.plan, seconds, cost.__getitem__, jobs or default_jobs(tasks))
+    left_out = {run.id for run in study.plan.runs} - {run.id for run in fitting.runs}
+    plan = replace(study.plan, remarks=fitting.remarks)
+    return replace(study, plan=plan, left_out=frozenset(left_out))
 
 
 def within_budget(
@@ -136,19 +141,20 @@ def within_budget(
 
     Every topology and every workload comes first, then every cell, then repetitions: each repeats
     all cells before the next one begins. The variants of a repetition stay together. Groups that
-    do not fit are left out; cheaper ones after them may still fit. Raises UserError when not even
-    one comparison fits.
+    do not fit are left out; cheaper ones after them may still fit. Groups that cost nothing always
+    fit. Raises UserError when others are there and not even one fits.
     """
     chosen: list[PlannedRun] = []
     ends = [0.0] * max(1, jobs)
     groups = _most_useful_first(_groups(plan, cost))
     for group in groups:
         after = free_times(ends, group.seconds)
-        if max(after) <= seconds:
+        if max(after) <= seconds or not any(group.seconds):
             chosen += group.runs
             ends = after
-    if not chosen:
-        least = min(makespan(group.seconds, jobs) for group in groups)
+    open_groups = [group for group in groups if any(group.seconds)]
+    if open_groups and not any(ends):
+        least = min(makespan(group.seconds, jobs) for group in open_groups)
         raise UserError(
             f"no comparison of {plan.name} fits into {format_seconds(seconds)};"
             f" the shortest takes about {format_seconds(least)}",

@@ -44,6 +44,7 @@ FORMAT: Literal["numalab-report"] = "numalab-report"
 VERSION: Literal[3] = 3
 ANY, ANY_NODE = "any", "any host node"  # as the requested placement: nothing in particular
 NOT_RUN = "not run"  # the status of a planned run that was never started
+NO_TIME = "the budget left no time"  # why a run was never started
 
 
 @dataclass(frozen=True)
@@ -235,10 +236,11 @@ class CellReport:
 
 @dataclass(frozen=True)
 class UnreportedCell:
-    """A planned cell without a finished run."""
+    """A planned cell without a finished run, which judges none of its `claims`."""
 
     cell: Cell
     runs: tuple[Run, ...]
+    claims: tuple[ClaimOutcome, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -343,8 +345,15 @@ class StudyResults:
 
     @property
     def holds(self) -> bool:
-        """Whether every claim holds."""
-        return all(claim.holds for report in self.reports for claim in report.claims)
+        """Whether every claim holds, and every required one is judged."""
+        judged = [claim for report in self.reports for claim in report.claims]
+        return not self.not_judged and all(claim.holds for claim in judged)
+
+    @property
+    def not_judged(self) -> tuple[ClaimOutcome, ...]:
+        """The required claims of the cells without a report."""
+        claims = [claim for cell in self.unreported for claim in cell.claims]
+        return tuple(claim for claim in claims if claim.required)
 
     @property
     def cells(self) -> int:

@@ -89,9 +89,22 @@ def finished_of_cell(report: CellReport) -> str:
 
 
 def unfinished_lines(study: StudyResults, most: int = MOST_CAUSES) -> list[str]:
-    """Return the number of finished runs and the causes of the rest; nothing if all finished."""
+    """Return the number of finished runs, the causes of the rest, and which claims wait for them;
+    nothing if all finished."""
     groups = causes_of(study)
-    return [finished_text(study), *cause_lines(groups, most)] if groups else []
+    claims = [f"  {line}" for line in not_judged_lines(study)]
+    return [finished_text(study), *cause_lines(groups, most), *claims] if groups else []
+
+
+def not_judged_lines(study: StudyResults) -> list[str]:
+    """Return a line on the required claims without a finished run; [] if there are none."""
+    texts = [printable(claim.text) for claim in study.not_judged]
+    if not texts:
+        return []
+    first = "required claims are not judged, as no run of their cells finished"
+    if len(texts) == 1:
+        first = "required claim is not judged, as no run of its cell finished"
+    return [f"{len(texts)} {first}: {shortened(list(dict.fromkeys(texts)))}"]
 
 
 def plain_block(study: StudyResults) -> list[str]:

@@ -228,6 +228,14 @@ class StoredPlan(Stored):
         return tuple(self._by_cell)
 
     @property
+    def out_of_time(self) -> int:
+        """How many of the runs a budget of time left out, by the remarks."""
+        budgets = [remark for remark in self.remarks if isinstance(remark, BudgetRemark)]
+        ends = [remark for remark in self.remarks if isinstance(remark, TimeOverRemark)]
+        left_out = sum(remark.planned - remark.chosen for remark in budgets)
+        return left_out + sum(remark.left for remark in ends)
+
+    @property
     def cmdline(self) -> Any:
         """The further kernel parameters, as the study's file says them."""
         machine = self.file.get("machine", {})

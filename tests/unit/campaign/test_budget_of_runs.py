@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalab.campaign import schedule
+from numalab.campaign.cost_model import Cost
 from numalab.campaign.execute import Schedule, TaskEvent, execute
-from numalab.campaign.schedule import makespan, within_budget
+from numalab.campaign.schedule import makespan, within_budget, within_seconds
 from numalab.campaign.stopping import StoppingRule
 from numalab.errors import UserError
 from numalab.files import write_json
-from numalab.results.plan import PlannedRun, StopReason, TimeOverRemark
+from numalab.results.plan import BudgetRemark, PlannedRun, StopReason, TimeOverRemark
 from numalab.results.reader import load_plan
 from numalab.study.plan import Plan, plan_study, require_measure
 from numalab.units import parse_seconds
@@ -65,6 +67,40 @@ def test_two_places_hold_twice_as_much(plan: Plan) -> None:
 def test_nothing_fits(plan: Plan) -> None:
     with pytest.raises(UserError, match=r"the shortest takes about 8\.0 s|4\.0 s"):
         within_budget(plan, 3.0, cost)
+
+
+def test_what_is_finished_takes_no_time_of_a_budget(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So the same command gets further each time, and never says that what is done does not fit."""
+    monkeypatch.setattr(schedule, "cost_of", lambda task, _: Cost(5.0, 0))
+    study, done = ready(tmp_path), 0
+    with pytest.raises(UserError, match="no comparison of tried fits into"):
+        within_seconds(study, 9.0, 1)
+    while done < 24:
+        part = within_seconds(study, 45.0, 1)
+        assert part.plan.runs == study.plan.runs
+        assert execute([part], 2, unwatched, run=fake) == ()
+        done = min(24, done + 8)
+        assert len(ledger(study.results)) == done == 24 - len(part.left_out)
+        said = [BudgetRemark(chosen=done, planned=24, seconds=45.0)] if done < 24 else []
+        stored = load_plan(study.results)
+        assert list(stored.remarks) == said
+        assert (len(stored.runs), stored.out_of_time) == (24, 24 - done)
+    assert not within_seconds(study, 9.0, 1).left_out
+    assert not within_seconds(study, -1.0, 1).left_out
+
+
+def test_a_rule_first_adds_what_a_budget_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(schedule, "cost_of", lambda task, _: Cost(5.0, 0))
+    study, rule = ready(tmp_path), StoppingRule("task_migrations", 6)
+    execute([within_seconds(study, 80.0, 1)], 2, unwatched, rule=rule, run=fake)
+    stored = load_plan(study.results)
+    assert (stored.runs, len(ledger(study.results))) == (study.plan.runs, 24)
+    (remark,) = stored.remarks
+    assert rule.made(remark)
 
 
 @given(st.floats(4, 90), st.integers(1, 4))

@@ -237,8 +237,8 @@ def test_runs_that_failed_before_the_time_was_over_stay_in_the_plan(tmp_path: Pa
     study.results.failed(failed).path.mkdir(parents=True)
     assert execute([study], 2, unwatched, run=fake, deadline=0.0) == ()
     plan = load_plan(study.results)
-    assert failed in {run.id for run in plan.runs}
-    assert plan.remarks == (TimeOverRemark(left=24 - len(plan.runs)),)
+    assert len(plan.runs) == 24
+    assert plan.remarks == (TimeOverRemark(left=24 - len({*ledger(study.results), failed})),)
     rest = select(study.plan, [run for run in study.plan.runs if run.id != failed][-2:])
     assert execute([replace(study, plan=rest)], 2, unwatched, run=fake) == ()
     assert failed in {run.id for run in load_plan(study.results).runs}
@@ -251,13 +251,33 @@ def test_when_the_time_is_over_nothing_more_starts_and_the_results_say_so(tmp_pa
     study = ready(tmp_path)
     assert execute([study], 2, unwatched, run=fake, deadline=time.monotonic()) == ()
     plan = load_plan(study.results)
-    assert sorted(run.id for run in plan.runs) == sorted(ledger(study.results))
-    left = 24 - len(plan.runs)
+    assert plan.runs == study.plan.runs
+    left = 24 - len(ledger(study.results))
     assert 0 < left < 24
     assert plan.remarks == (TimeOverRemark(left=left),)
     assert execute([study], 2, unwatched, run=fake) == ()
     assert len(ledger(study.results)) == len(read_json(study.results.plan)["runs"]) == 24
     assert read_json(study.results.plan)["remarks"] == []
+
+
+def test_a_deadline_cuts_all_studies_alike(tmp_path: Path) -> None:
+    """The variants of a repetition stay together."""
+    studies = [ready(tmp_path, results=name) for name in ("first", "second")]
+    started: list[tuple[str, str]] = []
+
+    class Noting(Scripted):
+        def start(self, task: Task) -> None:
+            started.append((task.results.path.name, task.run.variant))
+            super().start(task)
+
+        def close(self) -> None:
+            started.append(("", "closed"))
+
+    later = time.monotonic() + 3600
+    execute(studies, 1, unwatched, executor=Noting(1), deadline=later)
+    pair = ["before", "after"]
+    turns = [(name, variant) for name in ("first", "second") for variant in pair]
+    assert started[:8] == 2 * turns
 
 
 def test_worker_processes_do_all_runs(tmp_path: Path) -> None:

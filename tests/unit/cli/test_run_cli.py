@@ -60,7 +60,7 @@ class Lab:
 
     def _execute(self, ready: Sequence[BuiltStudy], jobs: Any, _: Any, **more: Any) -> Any:
         self.asked.append({"jobs": jobs, **more})
-        self.runs += [len(study.plan.runs) for study in ready]
+        self.runs += [len(study.plan.runs) - len(study.left_out) for study in ready]
         for study in ready:
             shutil.rmtree(study.results.path)
             copy_example(study.results.path)
@@ -133,6 +133,8 @@ def test_where_no_run_finished_each_is_told_and_ci_reads_errors(lab: Lab, tmp_pa
     assert done.stderr.endswith(
         f"{STUDY}: 0 of 6 runs finished\n  run {RUNS[0]} failed: panicked\n  5 runs not run\n"
         "      ring-4_bound-hogs_after_1; ring-4_bound-hogs_before_2; and 3 more\n"
+        "  2 required claims are not judged, as no run of their cells finished: before: no hog ever"
+        " runs on node 3; after: hogs keep every allowed CPU busy\n"
     )
     assert 'errors="1"' in junit.read_text() and "panicked" in junit.read_text()
     assert "panicked" in (kept / "problems.txt").read_text()

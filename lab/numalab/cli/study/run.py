@@ -208,9 +208,10 @@ def _rule(plans: Sequence[Plan], measure: str | None, most: int) -> StoppingRule
 
 
 def _within(study: BuiltStudy, seconds: float, jobs: int | None) -> BuiltStudy:
-    """Leave the runs of a study that fit into a time."""
+    """Leave out the runs of a study that do not fit into a time."""
     fitting = within_seconds(study, seconds, jobs)
-    runs, planned = len(fitting.plan.runs), len(study.plan.runs)
+    planned = len(study.plan.runs)
+    runs = planned - len(fitting.left_out)
     say(f"{study.plan.name}: {runs} of {runs_of(planned)} fit into the budget")
     return fitting
 

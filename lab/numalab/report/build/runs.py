@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 
 from numalab.errors import UserError
@@ -61,14 +62,24 @@ def unfinished_by_cell(
     active = is_locked(results.path)
     ended = {**load_unfinished(results, plan)} if results.is_compact else {}
     ended |= {run.id: run.manifest for run in stored}
+    states = {
+        planned: unfinished_state(results, planned, active=active)
+        for planned in plan.runs
+        if planned.id not in ended or ended[planned.id].status is not RunStatus.OK
+    }
+    named = {*ended, *errors}
+    idle = {
+        planned
+        for planned, state in states.items()
+        if state.state is State.WAITING and planned.id not in named
+    }
+    out_of_time = idle if len(idle) <= plan.out_of_time else frozenset()
     runs: dict[Cell, list[document.Run]] = {}
-    for planned in plan.runs:
-        about = ended.get(planned.id)
-        if about is None or about.status is not RunStatus.OK:
-            state = unfinished_state(results, planned, active=active)
-            about = about or _manifest(results, state)
-            run = _unfinished(planned, state, about, errors.get(planned.id, ""))
-            runs.setdefault(planned.cell, []).append(run)
+    for planned, state in states.items():
+        about = ended.get(planned.id) or _manifest(results, state)
+        why = replace(state, text=document.NO_TIME) if planned in out_of_time else state
+        run = _unfinished(planned, why, about, errors.get(planned.id, ""))
+        runs.setdefault(planned.cell, []).append(run)
     return {cell: tuple(of_cell) for cell, of_cell in runs.items()}
 
 

@@ -66,8 +66,8 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
             finished.setdefault(run.cell, []).append(run)
     claims = judge_cells(
         {
-            cell: (claims_about(study.claims, cell, plan.runs), runs)
-            for cell, runs in finished.items()
+            cell: (claims_about(study.claims, cell, plan.runs_of(cell)), finished.get(cell, ()))
+            for cell in plan.cells
         },
         next(iter(study.variants)),
         study.primary_claims or 0,
@@ -90,7 +90,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
             )
             reports.append(replace(report, recreate=recreate, remarks=(*report.remarks, *remarks)))
         else:
-            unreported.append(document.UnreportedCell(cell, unfinished[cell]))
+            unreported.append(document.UnreportedCell(cell, unfinished[cell], claims[cell]))
     commands = dict.fromkeys(line for report in reports for line in report.commands)
     return document.StudyResults(
         study=plan.study,

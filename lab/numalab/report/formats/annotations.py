@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numalab.report import formatting
-from numalab.report.document import StudyResults
-from numalab.report.unfinished import causes_of, finished_text
+from numalab.report.document import NO_TIME, NOT_RUN, StudyResults
+from numalab.report.unfinished import causes_of, finished_text, not_judged_lines
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,15 @@ def problems(studies: Sequence[StudyResults]) -> tuple[Problem, ...]:
 def _problems(studies: Sequence[StudyResults]) -> Iterator[Problem]:
     for study in studies:
         for cause in causes_of(study):
+            if (cause.status, cause.text) == (NOT_RUN, NO_TIME):  # as the user asked
+                continue
             reason = cause.runs[0].reason.strip() if len(cause.runs) == 1 else cause.text
             places = f"{cause.places}\n" if len(cause.runs) > 1 else ""
             text = f"{places}{reason or cause.status}\n{finished_text(study)}"
             yield Problem(study.study, cause.title, text, study.path)
+        for line in not_judged_lines(study):
+            title, _, text = line.partition(": ")
+            yield Problem(study.study, title, text, study.path)
     for path, report in ((study.path, report) for study in studies for report in study.reports):
         for claim in report.claims:
             if not claim.holds:

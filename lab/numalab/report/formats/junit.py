@@ -22,8 +22,9 @@ def render_junit(study: StudyResults) -> str:
     """Render a study as JUnit XML: a suite for each cell, in it a test case for each planned run
     and each claim.
 
-    A claim that does not hold is a failure, a run that failed or was interrupted an error, and a
-    run that was never started is skipped. Cells without a report come first.
+    A claim that does not hold is a failure, a run that failed or was interrupted an error; a run
+    that was never started and a claim without a finished run are skipped. Cells without a report
+    come first.
     """
     return render_junit_suites([study])
 
@@ -62,15 +63,16 @@ def _suite(
     suites: ET.Element, name: str, classname: str, cell: CellReport | UnreportedCell
 ) -> None:
     report = cell if isinstance(cell, CellReport) else None
-    claims = report.claims if report else ()
+    claims = cell.claims
     missing = [run for run in cell.runs if not run.ok]
-    skipped = sum(run.status is None for run in missing)
+    waiting = sum(run.status is None for run in missing)
+    failed_claims = sum(not claim.holds for claim in claims) if report else 0
     counts = {
         "name": xml_text(name),
         "tests": str(len(claims) + len(cell.runs)),
-        "failures": str(sum(not claim.holds for claim in claims)),
-        "errors": str(len(missing) - skipped),
-        "skipped": str(skipped),
+        "failures": str(failed_claims),
+        "errors": str(len(missing) - waiting),
+        "skipped": str(waiting if report else waiting + len(claims)),
         "time": f"{sum(run.seconds or 0 for run in cell.runs):.3f}",
     }
     suite = ET.SubElement(suites, "testsuite", counts)
@@ -81,7 +83,12 @@ def _suite(
     for run in cell.runs:
         _run(_case(suite, classname, f"run {run.id}", run.seconds), run)
     for claim in claims:
-        _claim(_case(suite, classname, claim.text), claim)
+        case = _case(suite, classname, claim.text)
+        if report:
+            _claim(case, claim)
+        else:
+            about = {"message": "no run of its cell finished", "type": "claim"}
+            ET.SubElement(case, "skipped", about)
     verdict = report.verdict if report else f"{finished} runs finished."
     ET.SubElement(suite, "system-out").text = xml_text(verdict)
 

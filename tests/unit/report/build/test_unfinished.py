@@ -26,6 +26,7 @@ from numalab.report.build.study import gather
 from numalab.report.formats.annotations import problems, render_github, render_lines
 from numalab.report.formats.json import report_schema
 from numalab.report.formats.junit import render_junit
+from numalab.report.unfinished import unfinished_lines
 from numalab.results.layout import Results
 from numalab.results.manifest import RunStatus
 from numalab.results.reader import load_runs
@@ -102,7 +103,9 @@ def test_junit_has_a_case_for_each_run_without_a_result(mixed: Path) -> None:
     root = ET.fromstring(report(mixed, "junit").stdout)
     assert (root.get("errors"), root.get("failures")) == ("41", "0")
     assert root.get("tests") == str(len(list(root.iter("testcase"))))
-    assert sum(int(suite.get("skipped", "0")) for suite in root) == 7
+    claims = root.findall(".//skipped[@type='claim']")
+    assert len(claims) == 24 * 2  # of the cells without a finished run
+    assert sum(int(suite.get("skipped", "0")) for suite in root) == 7 + len(claims)
     cases = {case.get("name", ""): case for case in root.iter("testcase")}
     assert {f"run {name}" for name in planned_runs(mixed)} <= cases.keys()
     last = next(reversed(planned_runs(mixed)))
@@ -138,9 +141,36 @@ def test_csv_has_a_row_for_each_run_without_a_result_first(mixed: Path) -> None:
 
 def test_annotations_are_grouped_by_cause(mixed: Path) -> None:
     lines = render_github(problems([gather(Results(mixed))])).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
+    assert "title=48 required claims are not judged%2C as no run of their cells" in lines[-1]
     assert "title=38 runs of 19 cells lost::" in lines[0]
     assert "Fatal exception" in lines[0] and "2 of 50 runs finished" in lines[0]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_budget_says_what_it_left_out_and_which_claims_that_leaves(
+    tmp_path: Path, left: int
+) -> None:
+    """A run that was left out is no problem of CI, but a required claim without runs is."""
+    path = copy_with_cells(tmp_path / "results", ["other"])
+    plan = json.loads((path / "plan.json").read_text())
+    budget = {"kind": "budget", "chosen": 2 + left, "planned": 4, "seconds": 9.0}
+    plan["remarks"] = [budget, {"kind": "time over", "left": left}]
+    (path / "plan.json").write_text(json.dumps(plan))
+    study = gather(Results(path))
+    claims = "2 required claims are not judged, as no run of their cells finished"
+    lines = unfinished_lines(study)
+    assert lines[:2] == [
+        "2 of 4 runs finished, in 1 of 2 cells",
+        "  2 runs not run: the budget left no time",
+    ]
+    assert lines[-1].startswith(f"  {claims}: before: no hog ever runs on node 3; after: ")
+    assert not study.holds
+    (problem,) = problems([study])
+    assert problem.title == claims
+    plan["remarks"] = []  # of runs that another cause left
+    (path / "plan.json").write_text(json.dumps(plan))
+    assert unfinished_lines(gather(Results(path)))[1] == "  2 runs not run"
 
 
 @pytest.mark.parametrize("form", [*TEXTS, "junit", "csv", "json", "html"])
@@ -207,7 +237,8 @@ def test_every_planned_run_is_counted_once(tmp_path: Path, seed: int) -> None:
                 (path / "runs" / f"{name}.running").mkdir()
     finished = len(names) - len(missing)
     root = ET.fromstring(report(path, "junit").stdout)
-    assert [len(list(root.iter(kind))) for kind in counts] == list(counts.values())
+    ends = [root.findall(f".//{kind}[@type='run']") for kind in counts]
+    assert list(map(len, ends)) == list(counts.values())
     document = json.loads(report(path, "json").stdout)
     assert document["unfinished"]["runs_finished"] == finished
     assert sorted(run["id"] for run in document["unfinished"]["runs"]) == sorted(missing)
