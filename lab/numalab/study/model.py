@@ -343,7 +343,8 @@ def _with(study: Study, preset: Preset) -> dict[str, Any]:
         if new[key] is not None:
             table[key] = new[key]
     if new["variants"] is not None:
-        table["variants"] = {name: table["variants"][name] for name in new["variants"]}
+        kept = {name: of for name, of in table["variants"].items() if name in new["variants"]}
+        table["variants"] = kept  # in the file's order: its first one is the baseline
     keep = study.labels if preset.workloads is None else preset.workloads
     table["workloads"] = [
         {**use, "parameters": use["parameters"] | preset.parameters.get(use["label"], {})}

@@ -138,6 +138,12 @@ def test_a_preset_replaces_what_it_names(tmp_path: Path) -> None:
         plan_study(path, "quik")
 
 
+def test_a_preset_keeps_the_baseline_whatever_the_order_of_its_variants(tmp_path: Path) -> None:
+    path = write(tmp_path, "", "seeds = [7]", 'seeds = [7]\nvariants = ["after", "before"]')
+    plan = plan_study(path, "quick")
+    assert list(plan.study.variants) == [run.variant for run in plan.runs] == ["before", "after"]
+
+
 def test_another_preset_does_not_change_a_study(tmp_path: Path) -> None:
     digest = plan_study(write(tmp_path)).digest
     changed = write(tmp_path, "", "seeds = [7]", "seeds = [8]")
