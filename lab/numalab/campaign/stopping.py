@@ -1,7 +1,8 @@
 """A sequential stopping rule: repetitions are added until a measure is decided."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from itertools import count
 
 from numalab.measure import Direction
 from numalab.results.layout import Results
@@ -13,6 +14,7 @@ from numalab.results.plan import (
     StopReason,
 )
 from numalab.results.reader import load_runs
+from numalab.results.stored import LARGEST_SEED
 from numalab.statistics.comparison import FEWEST, LEVEL, compare_samples
 from numalab.statistics.summary import Values
 from numalab.study.plan import Plan
@@ -102,9 +104,14 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
         if why := _why(rule, values, most):
             decided.append(Decided(cell=str(cell), why=why, runs=most))
         else:
-            seed = max(run.seed for run in planned) + 1  # not yet in the plan
-            more += plan.repetition(cell, seed)
+            more += plan.repetition(cell, _next_seed({run.seed for run in planned}))
     return Look(tuple(more), tuple(decided))
+
+
+def _next_seed(planned: Set[int]) -> int:
+    """Return a seed that is not yet planned: the next one, after the largest the smallest."""
+    following = max(planned) + 1
+    return following if following <= LARGEST_SEED else next(n for n in count() if n not in planned)
 
 
 def _why(rule: StoppingRule, values: Sequence[Values], most: int) -> tuple[StopReason, ...]:

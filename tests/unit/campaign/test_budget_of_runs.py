@@ -192,6 +192,14 @@ def test_what_results_record_where_a_budget_ends(tmp_path: Path, *, met: bool) -
     assert "ring-2, few: a difference was shown" in str(remark)
 
 
+def test_a_rule_adds_unused_seeds_where_the_largest_is_planned(tmp_path: Path) -> None:
+    text = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').rpartition("[[workloads]]")[0]
+    largest = (1 << 32) - 1
+    study = ready(tmp_path, text.replace("[1, 2, 3]", f"[0, {largest}]"))
+    execute([study], 2, unwatched, rule=StoppingRule("no_such_measure", 4), run=fake)
+    assert {run.seed for run in load_plan(study.results).runs} == {0, 1, largest}
+
+
 def test_a_rule_adds_to_results_that_lack_no_run(tmp_path: Path) -> None:
     study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
     execute([study], 1, unwatched, run=fake)
