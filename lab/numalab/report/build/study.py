@@ -7,6 +7,7 @@ from shlex import quote
 from numalab.document import read_record
 from numalab.errors import UserError
 from numalab.files import read_bounded
+from numalab.machine.model import DETERMINISTIC
 from numalab.measure import MeasureInfo
 from numalab.places import project_dir
 from numalab.reach.counting import read_reaches
@@ -207,7 +208,7 @@ def _gather(
         topology=topology,
         remarks=(
             *(f"{cell}: {name}, the baseline, has no finished run" for name in lacking),
-            *filter(None, (describe_numbers(stored), _emulators(runs))),
+            *filter(None, (describe_numbers(stored), _emulators(runs), _hosts(runs))),
         ),
         variants=tuple(_variant(study, name, (*runs, *every)) for name in variants),
         measures=infos,
@@ -235,6 +236,13 @@ def _emulators(runs: Sequence[StoredRun]) -> str:
     """Say that runs of a cell had several versions of QEMU; empty for one."""
     versions = sorted({run.manifest.versions.qemu for run in runs} - {UNKNOWN})
     return f"the runs had QEMU {' and '.join(versions)}" if len(versions) > 1 else ""
+
+
+def _hosts(runs: Sequence[StoredRun]) -> str:
+    """Say that runs whose time is that of the host had several kinds of it; empty for one."""
+    hosts = [run.manifest.host for run in runs if run.manifest.mode not in DETERMINISTIC]
+    kinds = {f"{host.processor}, {host.cpus} CPUs, {host.kernel}" for host in hosts if host}
+    return f"the runs had hosts of several kinds: {'; '.join(sorted(kinds))}" * (len(kinds) > 1)
 
 
 def _command(plan: StoredPlan, mode: str = "") -> str:

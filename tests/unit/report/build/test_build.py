@@ -263,3 +263,15 @@ def test_runs_that_differ_in_more_than_the_variant_are_not_compared(
 def test_runs_of_several_qemus_are_told(copied: Results) -> None:
     change(copied, "*_after_*", "versions", {"qemu": "99.0"})
     assert gather(copied).reports[0].remarks[-1].endswith(" and 99.0")
+
+
+def test_a_report_says_that_hosts_of_several_kinds_gave_the_time(copied: Results) -> None:
+    """In mode icount the host does not matter."""
+    files = sorted(copied.path.glob("runs/*/manifest.json"))
+    for mode in ("icount", "tcg"):
+        for place, file in enumerate(files):
+            host = {"kernel": "6.1", "processor": f"P{place % 2}", "cpus": 8, "memory_mib": 1024}
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"host": host, "mode": mode}))
+        said = "the runs had hosts of several kinds: P0, 8 CPUs, 6.1; P1, 8 CPUs, 6.1"
+        (report,) = gather(copied).reports
+        assert (said in report.remarks) is (mode == "tcg")
