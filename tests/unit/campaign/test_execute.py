@@ -342,8 +342,10 @@ def test_runs_of_other_inputs_are_not_mixed(tmp_path: Path) -> None:
         execute([other], 2, unwatched, run=fake)
     assert study.results.plan.read_bytes() == stored  # a refused command changes nothing
     changed = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
-    with pytest.raises(UserError, match="another study"):
-        execute([changed], 2, unwatched, run=fake)
+    renamed = replace(study, plan=replace(study.plan, name="other"))
+    for refused in (changed, renamed):
+        with pytest.raises(UserError, match="another study"):
+            execute([refused], 2, unwatched, run=fake)
 
 
 def test_studies_share_the_places(tmp_path: Path) -> None:
