@@ -156,7 +156,8 @@ def within_budget(
     if open_groups and not any(ends):
         least = min(makespan(group.seconds, jobs) for group in open_groups)
         raise UserError(
-            f"no comparison of {plan.name} fits into {format_seconds(seconds)};"
+            f"no comparison of {plan.name} fits into {format_seconds(max(0.0, seconds))},"
+            " its share of the time that the builds leave;"
             f" the shortest takes about {format_seconds(least)}",
             key="--budget",
         )

@@ -67,6 +67,11 @@ def test_two_places_hold_twice_as_much(plan: Plan) -> None:
 def test_nothing_fits(plan: Plan) -> None:
     with pytest.raises(UserError, match=r"the shortest takes about 8\.0 s|4\.0 s"):
         within_budget(plan, 3.0, cost)
+    builds = (
+        r"no comparison of tried fits into 0\.00 s, its share of the time that the builds leave"
+    )
+    with pytest.raises(UserError, match=builds):
+        within_budget(plan, -12.0, cost)
 
 
 def test_what_is_finished_takes_no_time_of_a_budget(
