@@ -260,5 +260,25 @@ def test_a_budget_leaves_the_runs_that_fit_and_a_deadline(
     assert lab.asked[1]["deadline"] < float("inf")
 
 
+@pytest.mark.parametrize("refused", ["budget", "results"])
+def test_ci_reads_why_runs_could_not_begin(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def held(*_: Any, **__: Any) -> None:
+        raise UserError("another numalab holds these results")
+
+    junit = lab.home / "junit.xml"
+    junit.write_text("<stale/>")
+    monkeypatch.setattr(schedule, "make_tasks", tasks_of)
+    monkeypatch.setattr(schedule, "cost_of", lambda task, _: SimpleNamespace(seconds=100.0))
+    monkeypatch.setattr(run_command, "execute", held)
+    words = ("--budget", "9s", "--jobs", "1") if refused == "budget" else ()
+    with pytest.raises(UserError) as raised:
+        run(STUDY, "--junit", junit, *words)
+    (error,) = ET.parse(junit).getroot().iter("error")
+    assert error.text == str(raised.value)
+    assert lab.results() == []
+
+
 def tasks_of(study: BuiltStudy) -> list[Any]:
     return [SimpleNamespace(run=run) for run in study.plan.runs]

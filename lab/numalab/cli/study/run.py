@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -163,10 +163,15 @@ def command(
     executor = make_executor(ExecutorRequest(address, say, run_task))
     places = jobs if executor is None else max(1, getattr(executor, "places", 1))
     deadline = math.inf if limit is None else began + limit
-    if limit is not None:
-        share = (deadline - time.monotonic()) / len(built)
-        built = [_within(study, share, places) for study in built]
-    with live_runs() as on_schedule, continued_by("the same command with --resume"):
+    with ExitStack() as stack:
+        stack.enter_context(_told_to_ci(plans[0], junit_file, artifacts))
+        for study in built:
+            stack.enter_context(_gone_if_empty(study.results.path))
+        if limit is not None:
+            share = (deadline - time.monotonic()) / len(built)
+            built = [_within(study, share, places) for study in built]
+        on_schedule = stack.enter_context(live_runs())
+        stack.enter_context(continued_by("the same command with --resume"))
         failures = execute(
             built,
             places,
