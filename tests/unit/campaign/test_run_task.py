@@ -175,3 +175,22 @@ def test_a_run_that_was_interrupted_when_it_was_done_is_whole_or_none(
         run_task(task, lambda _: None, boot=boot)
     left = [path.name for path in task.directory.path.parent.iterdir()]
     assert left == [f"{task.run.id}.interrupted"]
+
+
+@pytest.mark.parametrize("times", ["elapsed 1.0\n", None])
+def test_perf_stat_does_not_hide_that_a_program_was_killed(
+    task: Task, monkeypatch: pytest.MonkeyPatch, times: str | None
+) -> None:
+    """It returns 0 then; the program that it runs writes the times when it ends."""
+
+    def boot(task: Task, *_: object) -> Outcome:
+        task.directory.out.mkdir(parents=True)
+        if times is not None:
+            task.directory.times.write_text(times)
+        return cast(Outcome, SimpleNamespace(status=0))
+
+    monkeypatch.setattr("numalab.campaign.run_task.describe_outcome", lambda record, _: record)
+    monkeypatch.setattr(module, "measure", lambda _task, _files, record, **_: record)
+    counting = replace(task, capture=replace(task.capture, perf_stat=("cycles",)))
+    ended = run_task(counting, lambda _: None, boot=boot)
+    assert ("was killed" in ended.error) is (times is None)
