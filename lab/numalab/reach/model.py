@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from numalab.document import Listed
+
 Side = Literal["baseline", "patched"]
 # "function": a line of a function that is changed elsewhere
 LineKind = Literal["added", "removed", "context", "function"]
@@ -40,7 +42,7 @@ class Reached(StrEnum):
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class BranchReach(_Record):
@@ -65,12 +67,12 @@ class LineReach(_Record):
     text: Annotated[str, Field(max_length=100_000)]
     state: LineState
     reason: str = ""
-    functions: tuple[str, ...] = ()
+    functions: Listed[str] = ()
     executions: int = 0
-    cpus: tuple[int, ...] = ()
+    cpus: Listed[int] = ()
     first_s: float | None = None
-    branches: tuple[BranchReach, ...] = ()
-    loads: tuple[str, ...] = ()
+    branches: Listed[BranchReach] = ()
+    loads: Listed[str] = ()
 
     @property
     def executed_branches(self) -> tuple[BranchReach, ...]:
@@ -100,7 +102,7 @@ class FunctionReach(_Record):
     name: str
     file: str
     executions: int = 0
-    loads: tuple[str, ...] = ()
+    loads: Listed[str] = ()
 
 
 class RunReach(_Record):
@@ -113,9 +115,9 @@ class RunReach(_Record):
     data: bool = False  # whether initial data or uncounted code differs, too
     since: Literal["boot", "start"] = "boot"
     runs: int = 1
-    lines: tuple[LineReach, ...] = ()
-    functions: tuple[FunctionReach, ...] = ()
-    notes: tuple[str, ...] = ()
+    lines: Listed[LineReach] = ()
+    functions: Listed[FunctionReach] = ()
+    notes: Listed[str] = ()
 
     @property
     def changed(self) -> tuple[LineReach, ...]:

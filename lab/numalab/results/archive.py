@@ -16,7 +16,15 @@ from typing import IO
 import zstandard
 
 from numalab.errors import HostError, UserError, shown
-from numalab.files import create, free_space, make_dir, open_regular, reading, replacing
+from numalab.files import (
+    create,
+    free_space,
+    make_dir,
+    open_regular,
+    reading,
+    replacing,
+    write_text,
+)
 from numalab.places import BELIEVED
 from numalab.results.compact import write_compact
 from numalab.results.layout import (
@@ -27,7 +35,13 @@ from numalab.results.layout import (
 )
 from numalab.results.manifest import Manifest
 from numalab.results.plan import StoredPlan
-from numalab.results.reader import StoredRun, load_plan, load_study, load_unfinished
+from numalab.results.reader import (
+    StoredRun,
+    load_plan,
+    load_reach,
+    load_study,
+    load_unfinished,
+)
 from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
 
@@ -38,7 +52,11 @@ DEEPEST = 12
 LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
 LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
 _PLANS = (Results(Path()).plan.name, Results(Path()).compact.name)
-_OF_PATCH = (Results(Path()).verdict.name, Results(Path()).hunt_reach.name)
+_OF_PATCH = (
+    Results(Path()).verdict.name,
+    Results(Path()).hunt_reach.name,
+    Results(Path()).all_reach.name,
+)
 _RUNS = Results(Path()).run("a").path.parent.name
 _OTHER_FORMATS = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tbz2", ".tgz", ".txz", ".xz", ".zip")
 _LEVEL = 9
@@ -51,9 +69,9 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
     """Write results to a tar archive that is compressed by zstd; returns the number of files.
 
     The same results give the same bytes. Job disks, files that numalab did not write, and all but
-    the manifests of runs without a result are left out. Raises UserError for a folder without
-    results and for a `target` that is one of their files, HostError when the archive cannot be
-    written.
+    the manifests and the reach of runs without a result are left out. Raises UserError for a folder
+    without results and for a `target` that is one of their files, HostError when the archive
+    cannot be written.
     """
     if target.suffix.lower() in _OTHER_FORMATS:
         reason = "the archive is a tar compressed by zstd; name it, for example, out.tar.zst"
@@ -82,24 +100,27 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
 def export_compact(results: Results, target: Results) -> int:
     """Write the compact form of results to a new folder; returns the number of finished runs.
 
-    The verdict on a patch and the reach of its hunt are copied. Of a run without a result it has
-    the manifest. Raises UserError for a folder without results and an existing `target`, HostError
-    when the form cannot be written; then there is no target.
+    The verdict on a patch is copied, and its reach is summed over its hunt and all runs. Of a run
+    without a result it has the manifest. Raises UserError for a folder without results, damaged
+    results and an existing `target`, HostError when the form cannot be written; then there is no
+    target.
     """
     with reading(target.path):
         if os.path.lexists(target.path):
             raise UserError("exists already", file=target.path)
     plan, runs = load_study(results)
     left = load_unfinished(results, plan)
+    reach = load_reach(results, plan, runs)
     with _new_folder(target.path):
         _write_compact(target, plan, runs, left)
-        for name in _OF_PATCH:
-            if (results.path / name).exists():
-                with (
-                    open_regular(results.path / name, follow=False) as old,
-                    create(target.path / name) as new,
-                ):
-                    shutil.copyfileobj(old, new)
+        if reach is not None:
+            write_text(target.all_reach, reach.model_dump_json(indent=1) + "\n")
+        if results.verdict.exists():
+            with (
+                open_regular(results.verdict, follow=False) as old,
+                create(target.verdict) as new,
+            ):
+                shutil.copyfileobj(old, new)
     return len(runs)
 
 

@@ -38,6 +38,8 @@ class Results:
     """The executions of changed lines, JSON."""
     hunt_reach = FileIn("hunt-reach.json")
     """The executions of changed lines in the hunt of `numalab patch`, JSON."""
+    all_reach = FileIn("all-reach.json")
+    """The executions of changed lines in all runs and the hunt, JSON; of compact results."""
     reach_lcov = FileIn("reach.info")
     """The executions of changed lines in a mean run, rounded up, for lcov."""
     document = FileIn("report.json")
@@ -150,9 +152,10 @@ def is_of_results(path: PurePath) -> bool:
 
 
 def is_of_unfinished(path: PurePath) -> bool:
-    """Return whether a file of results is the manifest of a run that ended without a result."""
+    """Return whether a file of results is the manifest or the reach of a run that ended without a
+    result."""
     match path.parts:
-        case ("runs", folder, "manifest.json"):
+        case ("runs", folder, "manifest.json" | "reach.json"):
             name, _, how = folder.rpartition(".")
             return is_plain(name) and how in ("failed", "interrupted")
     return False

@@ -19,6 +19,8 @@ from numalab.errors import UserError
 from numalab.files import bound_json, read_regular, reading, utf8_path
 from numalab.measure import LARGEST_NUMBER, Measure, Number, valid_in
 from numalab.parquet import collect, read_parquet, scan_parquet
+from numalab.reach.merge import merged
+from numalab.reach.model import PatchReach, RunReach
 from numalab.recording.events import COLUMNS, typed
 from numalab.recording.marks import Mark
 from numalab.recording.recording import read_domains
@@ -259,6 +261,38 @@ def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest
                 with suppress(UserError):
                     manifests.setdefault(run.id, load_manifest(directory))
     return manifests
+
+
+def load_reach(
+    results: Results, plan: StoredPlan, stored: Sequence[StoredRun]
+) -> PatchReach | None:
+    """Load the executions of changed lines in all runs, and in those of a patch's hunt.
+
+    `stored` are the finished runs; lost runs have counts, too. None where none were counted, and
+    for compact results of a numalab that did not store those of their runs. Raises UserError.
+    """
+    if results.is_compact:
+        return _read_reach(results.all_reach, PatchReach)
+    folders = [
+        *((run.cell, run.directory) for run in stored),
+        *((run.cell, results.failed(run.id)) for run in plan.runs),
+    ]
+    of_runs = ((str(cell), _read_reach(folder.reach, RunReach)) for cell, folder in folders)
+    runs = [(cell, reach) for cell, reach in of_runs if reach is not None]
+    if (hunted := _read_reach(results.hunt_reach, PatchReach)) is not None:
+        sides = (hunted.baseline, hunted.patched)
+        runs = [*(("hunt", side) for side in sides if side is not None), *runs]
+    latest = runs[-1][1].series if runs else ""
+    return merged((label, run) for label, run in runs if run.series == latest) if runs else None
+
+
+def _read_reach(path: Path, model: type[M]) -> M | None:
+    """Read the reach of a run or a patch; None where there is no such file. Raises UserError."""
+    if not os.path.lexists(path):
+        return None
+    no_link(path.parent)
+    with damage_explained(path):
+        return model.model_validate_json(_FINDINGS.read(path))
 
 
 def load_runs(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from numalab.cli.main import application
 from numalab.errors import HostError, UserError
 from numalab.places import project_dir
-from numalab.reach.model import CodeChange, PatchReach
+from numalab.reach.merge import merged
+from numalab.reach.model import CodeChange, LineReach, LineState, RunReach
 from numalab.report.build.study import gather
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.perfetto import PerfettoFormat
@@ -104,14 +105,42 @@ def test_the_command_writes_the_table_and_the_changelog(tmp_path: Path) -> None:
 def test_what_is_stored_of_a_patch_goes_with_every_form(tmp_path: Path) -> None:
     stored = Results(copy_example(tmp_path / "stored"))
     stored.verdict.write_text("verdict    REGRESSION\n")
-    stored.hunt_reach.write_text(PatchReach(series="x", code=CodeChange.LINES).model_dump_json())
-    export_results(stored, tmp_path / "a.tar.zst")
-    imported = import_results(tmp_path / "a.tar.zst", tmp_path / "imported")
-    compact = Results(tmp_path / "compact")
+    stored.hunt_reach.write_text(merged([("hunt", ran(0))]).model_dump_json())
+    for place, times in ((stored.run(RUN), 5), (stored.failed(load_plan(stored).runs[-1].id), 7)):
+        place.path.mkdir(exist_ok=True)
+        place.reach.write_text(ran(times).model_dump_json())
+    forms = every_form(stored, tmp_path)
+    for results in (stored, *forms):
+        study = gather(results)
+        assert study.verdict == gather(stored).verdict != ""
+        assert study.reach == gather(stored).reach
+        assert study.reach is not None and study.reach.patched is not None
+        assert (study.reach.patched.runs, study.reach.patched.lines[0].executions) == (3, 12)
+
+
+def every_form(stored: Results, folder: Path) -> list[Results]:
+    """Return results that went through an archive, the compact form, and both."""
+    forms = []
+    compact, again = Results(folder / "compact"), Results(folder / "again")
     export_compact(stored, compact)
-    for results in (imported, compact):
-        assert gather(results).verdict == gather(stored).verdict != ""
-        assert results.hunt_reach.read_bytes() == stored.hunt_reach.read_bytes()
+    export_compact(compact, again)
+    for number, results in enumerate((stored, again)):
+        export_results(results, folder / f"{number}.tar.zst")
+        forms.append(import_results(folder / f"{number}.tar.zst", folder / f"imported{number}"))
+    return [compact, again, *forms]
+
+
+def ran(times: int) -> RunReach:
+    """Return the reach of a run in which the changed line ran so often."""
+    state = LineState.REACHED if times else LineState.NOT_REACHED
+    line = LineReach(file="f.c", number=1, kind="added", text="x", state=state, executions=times)
+    return RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=(line,))
+
+
+def test_a_compact_form_without_the_counts_of_its_runs_has_no_reach(compact: Results) -> None:
+    # An older numalab copied the counts of the hunt alone: they do not say that no run had any.
+    compact.hunt_reach.write_text(merged([("hunt", ran(0))]).model_dump_json())
+    assert gather(compact).reach is None
 
 
 def test_a_compact_form_that_cannot_be_written_leaves_no_folder(tmp_path: Path) -> None:

@@ -4,15 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
-from numalab.document import read_record
 from numalab.errors import UserError
 from numalab.files import read_bounded
 from numalab.machine.model import DETERMINISTIC
 from numalab.measure import MeasureInfo
 from numalab.places import project_dir
-from numalab.reach.counting import read_reaches
-from numalab.reach.merge import merged
-from numalab.reach.model import PatchReach
 from numalab.report import document
 from numalab.report.build.headline import headline
 from numalab.report.build.modelled import measured_lines, model_lines
@@ -31,11 +27,11 @@ from numalab.results.reader import (
     StoredRun,
     load_domains,
     load_findings,
+    load_reach,
     load_study,
     load_timeline,
     of_variant,
 )
-from numalab.run_dir import RunDir
 from numalab.study.claims import Claim, claims_about
 from numalab.study.model import Study
 from numalab.study.stored import judged_anew, stored_study, stored_topology
@@ -100,13 +96,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         commands=tuple(commands) or (_command(plan),),
         reports=tuple(reports),
         unreported=tuple(unreported),
-        reach=_reach(
-            [
-                *((run.cell, run.directory) for run in stored if not run.compact),
-                *((run.cell, results.failed(run.id)) for run in plan.runs),
-            ],
-            read_record(results.hunt_reach, PatchReach),
-        ),
+        reach=load_reach(results, plan, stored),
         verdict=_patch_verdict(results),
         path=_in_project(plan.path),
     )
@@ -124,19 +114,6 @@ def _patch_verdict(results: Results) -> str:
     data = read_bounded(results.verdict, _MOST_OF_VERDICT)
     lines = [printable(line) for line in data.decode("utf-8", "replace").splitlines()]
     return "\n".join([*lines, _EACH_ALONE])
-
-
-def _reach(folders: Iterable[tuple[Cell, RunDir]], hunted: PatchReach | None) -> PatchReach | None:
-    """Return the executions of changed lines in all runs, and in those of a patch's hunt.
-
-    Lost runs have counts, too. None where none were counted.
-    """
-    runs = [(str(cell), reach) for cell, reach in read_reaches(folders)]
-    if hunted is not None:
-        sides = (hunted.baseline, hunted.patched)
-        runs = [*(("hunt", side) for side in sides if side is not None), *runs]
-    latest = runs[-1][1].series if runs else ""
-    return merged((label, run) for label, run in runs if run.series == latest) if runs else None
 
 
 def _check(study: Study, stored: Sequence[StoredRun]) -> None:

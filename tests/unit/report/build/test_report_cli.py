@@ -16,7 +16,7 @@ from numalab.reach.model import CodeChange, LineReach, LineState, RunReach
 from numalab.report.build.study import gather
 from numalab.report.formats.format import FORMATS
 from numalab.results.layout import Results
-from support.example_results import copy_example
+from support.example_results import RUNS, copy_example
 from support.one_command import invoke
 from support.other_user import NO_RIGHTS, as_user, may_change_user
 
@@ -138,5 +138,10 @@ def test_executions_in_a_hunt_are_part_of_the_patch_s_reach(copied: Path) -> Non
     assert reach is not None and reach.patched is not None
     assert reach.patched.lines[0].executions == 3
     assert reach.patched.lines[0].loads == ("hunt",)
-    results.hunt_reach.write_text("{}")
-    assert gather(results).reach is None
+    # A file that is cut is no count of 0.
+    for path in (results.hunt_reach, results.run(RUNS[0]).reach, results.failed(RUNS[1]).reach):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(hunted.model_dump_json()[:100])
+        with pytest.raises(UserError, match=f"{path.name}: a file of these results is damaged"):
+            gather(results)
+        path.unlink()
