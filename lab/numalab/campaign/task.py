@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from numalab.artifact.digest import digest_of
 from numalab.campaign.build import Builds, BuiltStudy, Setting
 from numalab.capture.spec import SCX_EVENTS, CaptureSpec, TraceEvent
 from numalab.errors import LabError, UserError
@@ -215,11 +216,18 @@ def describe_inputs(plan: Plan, run: PlannedRun, builds: Builds, choice: Choice)
             allowed_cpus=workload.allowed_cpus,
         ),
         image=ImageFacts(name=image.name, digest=image.digest, packages=image.packages),
+        metrics=_metrics_digest(workload),
     )
     if choice.mode == "timed":
         manifest = manifest.but(memory=describe_memory(topology))
     scheduler = builds.schedulers.get(run.variant)
     return manifest.but(scheduler=describe_scheduler(scheduler)) if scheduler else manifest
+
+
+def _metrics_digest(workload: BoundWorkload) -> str:
+    """Return a digest of what makes measures of the workload's output."""
+    tables = [metric.model_dump(exclude_defaults=True) for metric in workload.metrics]
+    return digest_of([workload.parser, tables])
 
 
 def describe_memory(topology: Topology) -> MemoryFacts:

@@ -289,13 +289,12 @@ def _measure(
     about = next(run.measures[name] for run in [*new, *old] if name in run.measures)
     before, after = ([run.value(name) for run in side] for side in (old, new))
     reasons = [*differs, *(host if about.info.kind == MeasureKind.TIMING else ())]
-    meaning = {
-        (run.measures[name].info.definition, run.measures[name].info.direction)
-        for run in [*old, *new]
-        if name in run.measures
-    }
-    if len(meaning) > 1:
-        reasons.append("definition: it changed between the two")
+    infos = [run.measures[name].info for run in [*old, *new] if name in run.measures]
+    reasons += [
+        f"{what}: it changed between the two"
+        for what in ("definition", "direction", "unit")
+        if len({getattr(info, what) for info in infos}) > 1
+    ]
     reason = f"the runs differ in {'; '.join(reasons)}" if reasons else None
     unknown = not_comparable(before, after, reason or "")
     info = about.info

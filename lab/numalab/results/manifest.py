@@ -18,12 +18,13 @@ from numalab.source.series import SeriesInfo
 # Runs that differ in one of these cannot stand beside each other as repetitions.
 IDENTITY = ("kernel", "scheduler", "image", "mode", "workload", "machine", "tunables", "pages")
 VARIED = ("kernel", "scheduler", "tunables")  # by the variants of a study
-# The same for how they were executed, with names for messages.
+# The same for how they were executed and read, with names for messages.
 EXECUTION: Mapping[str, str] = {
     "emulator": "emulator",
     "memory": "memory model",
     "quantum_ns": "quantum",
     "icount_shift": "time of an instruction",
+    "metrics": "metrics of the workload",
 }
 UNKNOWN = "unknown"
 NONE = "none"  # of an input that a run can be without
@@ -201,6 +202,7 @@ class RecordingFacts(Stored):
 class Manifest(Stored):
     """A run. A key that is None or empty was not known when the run ended.
 
+    `metrics` is a digest of the workload's metrics and parser.
     `kernel_reports` names the errors that the guest's kernel reported in its log.
     `machine` is the topology as a table. `scheduler_ops` is the scheduler's name in
     /sys/kernel/sched_ext/root/ops. `cause` is why a guest was lost.
@@ -225,6 +227,7 @@ class Manifest(Stored):
     started: Annotated[str, Field(max_length=100)] = ""
     icount_shift: Count | None = None
     quantum_ns: Count | None = None
+    metrics: str | None = None
     memory: MemoryFacts | None = None
     emulator: EmulatorFacts | None = None
     scheduler: SchedulerFacts | None = None

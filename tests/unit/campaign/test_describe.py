@@ -4,6 +4,7 @@ import hashlib
 import platform
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,18 @@ def test_inputs_name_all_that_makes_another_run(study: BuiltStudy) -> None:
     }
     assert inputs.variant != other.variant and inputs.differs_from(other).startswith("kernel ({")
     assert inputs.status is None and inputs.started == ""
+
+
+@pytest.mark.parametrize("change", [{"parser": "other"}, {"metrics": ()}])
+def test_metrics_that_are_read_otherwise_make_another_run(
+    study: BuiltStudy, change: dict[str, Any]
+) -> None:
+    plan, first, choice = study.plan, study.plan.runs[0], study.setting.choice
+    workloads = {cell: replace(bound, **change) for cell, bound in plan.workloads.items()}
+    inputs = describe_inputs(plan, first, study.builds, choice)
+    other = describe_inputs(replace(plan, workloads=workloads), first, study.builds, choice)
+    assert plan.workload_of(first).metrics
+    assert inputs.differs_from(other).startswith("metrics of the workload (")
 
 
 def test_the_seed_alone_makes_no_other_variant(study: BuiltStudy) -> None:

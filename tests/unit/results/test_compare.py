@@ -215,12 +215,18 @@ def test_times_on_another_host_are_not_comparable_unless_virtual(
     assert "host processor: " in real.measures[0].comparison.verdict
 
 
-def test_a_measure_that_means_something_else_is_not_comparable(other: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [("definition", "Something else."), ("direction", "lower"), ("unit", "apples")],
+)
+def test_a_measure_that_means_something_else_is_not_comparable(
+    other: Path, what: str, value: str
+) -> None:
     for path in other.glob("runs/*/measures.json"):
-        edit(path, lambda measures: measures[0].update(definition="Something else."))
+        edit(path, lambda measures: measures[0].update({what: value}))
     cell = cells(other)[AFTER]
-    assert numalab(EXAMPLE, other, "--fail-on", "worse").exit_code == 0  # it has no direction
-    assert cell.measures[0].comparison.verdict.endswith("definition: it changed between the two")
+    assert numalab(other, EXAMPLE, "--fail-on", "worse").exit_code == 0  # it has no direction
+    assert cell.measures[0].comparison.verdict.endswith(f"{what}: it changed between the two")
     assert incomparable(cell) == unmeasured(cell) | {cell.measures[0].measure}
 
 

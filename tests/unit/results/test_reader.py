@@ -137,6 +137,7 @@ def test_which_input_differs() -> None:
 @pytest.mark.parametrize("key", EXECUTION)
 def test_what_an_older_numalab_did_not_store_differs_from_nothing(key: str) -> None:
     timed = load_study(Results(EXAMPLES[0].with_name("what-balancing-gains")))[1][0].manifest
+    timed = timed.but(metrics="0" * 32)
     stored = {name: value for name, value in timed.table().items() if name != key}
     older = Manifest.model_validate_json(json.dumps(stored))
     assert older.differs_from(timed) == timed.differs_from(older) == ""

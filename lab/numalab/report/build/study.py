@@ -238,11 +238,17 @@ def _key_measures(
 
 
 def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
-    """Return the definition of every measure of the runs, in the order of measurement."""
+    """Return the definition of every measure of the runs, in the order of measurement.
+
+    Raises UserError for a measure that has another unit in another run.
+    """
     infos: dict[str, MeasureInfo] = {}
     for run in runs:
         for name, measure in run.measures.items():
-            infos.setdefault(name, measure.info)
+            unit, first = measure.info.unit, infos.setdefault(name, measure.info).unit
+            if unit != first:
+                reason = f"{run.id} has {name} in {unit!r}, an earlier run in {first!r}"
+                raise UserError(f"{reason}: no repetition", file=run.file)
     return tuple(infos.values())
 
 

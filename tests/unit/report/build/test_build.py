@@ -237,6 +237,16 @@ def test_runs_of_different_inputs_are_no_repetitions(copied: Results) -> None:
         gather(copied)
 
 
+def test_a_measure_in_two_units_is_no_repetition(copied: Results) -> None:
+    (path,) = copied.path.glob("runs/*_after_2/measures.json")
+    measures = json.loads(path.read_text())
+    measures[0]["unit"] = "apples"
+    path.write_text(json.dumps(measures))
+    why = f"after_2 has {measures[0]['name']} in 'apples', an earlier run in .*: no repetition"
+    with pytest.raises(UserError, match=why):
+        gather(copied)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "name"),
     [
