@@ -231,7 +231,8 @@ def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cel
             else ("only the second result has runs of it" if new else "no run of it finished")
         )
         return _Cell(CellVersus(name, kernels, False, (reason,), (), seeds), ())
-    differs = [*always, *_differences(_INPUTS, old, new)]
+    mixed = [*_two_kernels("first", old), *_two_kernels("second", new)]
+    differs = [*always, *mixed, *_differences(_INPUTS, old, new)]
     host = [] if old[0].manifest.mode in DETERMINISTIC else _differences(_HOST, old, new)
     names = dict.fromkeys(
         name
@@ -243,6 +244,15 @@ def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cel
     images = {run.manifest.kernel.bzimage_sha256 for run in [*old, *new]}
     versus = CellVersus(name, kernels, len(images) == 1, tuple(differs), (), seeds)
     return _Cell(versus, rows)
+
+
+def _two_kernels(which: str, runs: Sequence[StoredRun]) -> list[str]:
+    """Say that the runs of one side are of several kernels, and so no repetitions; else empty."""
+    kernels = dict.fromkeys(run.manifest.kernel.bzimage_sha256 for run in runs)
+    if len(kernels) == 1:
+        return []
+    texts = " and ".join(text[:12] for text in kernels)
+    return [f"kernel: the {which} result has runs of {texts} (bzImage)"]
 
 
 def _release(runs: Sequence[StoredRun]) -> str:

@@ -164,6 +164,19 @@ def test_what_a_result_is_without_is_told(other: Path) -> None:
     assert text.startswith("scheduler: none, then {")
 
 
+@pytest.mark.parametrize(("which", "place"), [("first", 0), ("second", 1)])
+def test_runs_of_two_kernels_are_no_repetitions(other: Path, which: str, place: int) -> None:
+    (path,) = other.glob(f"runs/{AFTER}_1/manifest.json")
+    edit(path, lambda run: run["kernel"].update(bzimage_sha256="0123456789abcdef"))
+    sides = [other, EXAMPLE] if place == 0 else [EXAMPLE, other]
+    done = numalab(*sides, "--fail-on", "worse")
+    assert done.exit_code == 1
+    assert f"  kernel: the {which} result has runs of 0123456789ab and " in done.stdout
+    versus = {cell.cell: cell for cell in compare_results(*map(Results, sides)).cells}
+    assert versus[AFTER].count("not comparable") == len(versus[AFTER].measures)
+    assert versus[BEFORE].differs == ()
+
+
 def test_one_run_that_differs_is_enough(other: Path) -> None:
     path = other / "runs" / f"{AFTER}_2" / "manifest.json"
     edit(path, lambda run: run.update(mode="kvm"))
