@@ -1,6 +1,5 @@
 """Executes stored runs again from the inputs in their manifests, and compares the results."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,12 +11,19 @@ from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Execute
 from numalab.errors import UserError
 from numalab.files import make_dir
+from numalab.measure import Measure, Number
 from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.results.layout import Results
-from numalab.results.manifest import Manifest
-from numalab.results.reader import StoredRun, load_all_events, load_runs, load_study
+from numalab.results.manifest import EXECUTION, NONE, Manifest, brief
+from numalab.results.reader import (
+    StoredRun,
+    load_all_events,
+    load_findings,
+    load_runs,
+    load_study,
+)
 from numalab.scratch import scratch_folder
 from numalab.study.plan import select
 from numalab.study.stored import plan_stored
@@ -30,12 +36,16 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "kernel configuration": lambda run: run.kernel.config_hash,
     "compiler": lambda run: run.kernel.compiler,
     "bzImage": lambda run: run.kernel.bzimage_sha256,
-    "scheduler": lambda run: run.scheduler,
+    "scheduler": lambda run: run.scheduler.model_dump() if run.scheduler else NONE,
     "image": lambda run: run.image.digest,
     "topology": lambda run: run.machine,
     "command": lambda run: run.workload.argv,
+    "parameters": lambda run: run.workload.parameters,
+    "tasks": lambda run: run.workload.tasks,
+    "allowed CPUs": lambda run: run.workload.allowed_cpus,
     "files of the workload": lambda run: run.workload.files,
     "tunables": lambda run: run.tunables,
+    "pages": lambda run: run.pages,
     "seed": lambda run: run.seed,
     "mode": lambda run: run.mode,
     "instruction time": lambda run: run.icount_shift,
@@ -44,6 +54,8 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "kernel command line": lambda run: run.cmdline,
     "QEMU": lambda run: run.versions.qemu,
 }
+# The same, which older manifests lack: then nothing differs.
+_LATER = {key: EXECUTION[key] for key in ("memory", "metrics")}
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,10 @@ class Verification:
 
     `differs` names the inputs that are not those of the stored run, `events` where the two event
     tables first differ (empty: nowhere), `measures` the measures with another value,
-    `not_measured` those that this lab lacks, such as a plug-in's, `error` why there is no
-    repetition. `compared` is what was compared: a run may have no events stored.
+    unit or direction, `not_measured` those that this lab lacks, such as a plug-in's, `not_stored`
+    those that the stored run lacks, `error` why there is no repetition. `compared` is what was
+    compared: a run may have no events stored. `other_findings`: the matrices and lists in the
+    stored `analysis.json` are not the repetition's, of which a newer analysis may be the cause.
     """
 
     run: str
@@ -62,6 +76,8 @@ class Verification:
     events: str = ""
     measures: tuple[str, ...] = ()
     not_measured: tuple[str, ...] = ()
+    not_stored: tuple[str, ...] = ()
+    other_findings: bool = False
     error: str = ""
     compared: str = "events and measures"
 
@@ -132,6 +148,8 @@ def compare_runs(
     if name not in second:
         return Verification(name, mode, error=errors.get(name, "it was not done again"))
     other = second[name]
+    if run.manifest.started and run.manifest == other.manifest:
+        return Verification(name, mode, error="the output has a copy of it, and no repetition")
     with_events = not run.compact and run.directory.events.exists()
     both = [name for name in run.measures if name not in run.added and name in other.measures]
     return Verification(
@@ -141,17 +159,33 @@ def compare_runs(
         events=_events(run, other) if with_events else "",
         compared="events and measures" if with_events else "measures",
         error="" if with_events or both else "there was nothing to compare",
-        measures=tuple(name for name in both if run.value(name) != other.value(name)),
+        measures=tuple(
+            name for name in both if _meaning(run.measures[name]) != _meaning(other.measures[name])
+        ),
         not_measured=tuple(sorted(run.measures.keys() - run.added - other.measures.keys())),
+        not_stored=tuple(sorted(other.measures.keys() - run.measures.keys())),
+        other_findings=_other_findings(run, other),
+    )
+
+
+def _meaning(measure: Measure) -> tuple[Number, str, str]:
+    return measure.value, measure.info.unit, measure.info.direction
+
+
+def _other_findings(run: StoredRun, other: StoredRun) -> bool:
+    sides = [side.directory for side in (run, other)]
+    return all(side.analysis.exists() for side in sides) and (
+        load_findings(sides[0]) != load_findings(sides[1])
     )
 
 
 def _differences(old: Manifest, new: Manifest) -> Iterator[str]:
-    for name, get in _INPUTS.items():
-        first, second = get(old), get(new)
+    inputs = [(name, get(old), get(new)) for name, get in _INPUTS.items()]
+    later = [(name, old.execution(key), new.execution(key)) for key, name in _LATER.items()]
+    inputs += [values for values in later if None not in values]
+    for name, first, second in inputs:
         if first != second:
-            texts = (json.dumps(value)[:60].strip('"') for value in (first, second))
-            yield f"{name}: {', now '.join(texts)}"
+            yield f"{name}: {', now '.join(brief((first, second)))}"
 
 
 def _events(run: StoredRun, other: StoredRun) -> str:

@@ -5,7 +5,9 @@ import re
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,7 +16,7 @@ import zstandard
 from numalab.campaign import build as build_module
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.execute import Schedule, TaskEvent, execute
-from numalab.campaign.verify import Verification, verify
+from numalab.campaign.verify import Verification, compare_runs, verify
 from numalab.errors import HostError, UserError
 from numalab.files import read_json, write_json
 from numalab.report.build.publish import publish
@@ -22,7 +24,8 @@ from numalab.report.build.study import gather
 from numalab.results.archive import export_results, import_results
 from numalab.results.layout import Results
 from numalab.results.plan import StoredPlan
-from support.example_results import copy_example
+from numalab.results.reader import load_run
+from support.example_results import RUNS, copy_example
 from support.fake_executor import MATRIX, fake, ready
 
 SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1]")
@@ -72,6 +75,58 @@ def test_what_differs_is_named(study: BuiltStudy) -> None:
         " event 'sched_stick_numa', now 'sched_switch'"
     )
     assert rerun.measures == ("task_migrations",)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("tasks", lambda run: run["workload"].update(tasks=["x*"])),
+        ("parameters", lambda run: run["workload"]["parameters"].update(x=99)),
+        ("allowed CPUs", lambda run: run["workload"].update(allowed_cpus=[0])),
+        ("pages", lambda run: run.update(pages="2M")),
+        ("metrics of the workload", lambda run: run.update(metrics="0")),
+        ("scheduler", lambda run: run.update(scheduler={
+            "name": "s", "origin": "kernel", "version": "", "arguments": [], "files": {}})),
+        ("", lambda run: run.pop("metrics")),
+    ],
+)  # fmt: skip
+def test_every_input_that_differs_is_named(
+    study: BuiltStudy, name: str, change: Callable[[dict[str, Any]], object]
+) -> None:
+    file = study.results.run("ring-2_few_after_1").manifest
+    record = read_json(file)
+    change(record)
+    write_json(file, record)
+    (rerun,) = again(study, "ring-2_few_after_1")
+    assert [text.partition(": ")[0] for text in rerun.differs] == [name] * bool(name)
+
+
+@pytest.mark.parametrize("change", [{"unit": "apples"}, {"direction": "lower"}])
+def test_a_measure_that_means_something_else_is_a_difference(
+    study: BuiltStudy, change: dict[str, str]
+) -> None:
+    file = study.results.run("ring-2_few_after_1").measures
+    measures = read_json(file)
+    write_json(file, [{**measures[0], **change}])
+    (rerun,) = again(study, "ring-2_few_after_1")
+    assert not rerun.identical and rerun.measures == (measures[0]["name"],)
+    assert rerun.not_stored == (measures[1]["name"],)
+
+
+def test_of_a_copy_nothing_is_verified(tmp_path: Path) -> None:
+    stored, copy = (Results(copy_example(tmp_path / name)) for name in ("stored", "copy"))
+    first, second = (load_run(results.run(RUNS[0])) for results in (stored, copy))
+    copied = compare_runs(first, {first.id: second}, {})
+    assert (copied.identical, copied.error) == (
+        False,
+        "the output has a copy of it, and no repetition",
+    )
+    later = replace(second, manifest=second.manifest.but(started="2099-01-01T00:00:00+00:00"))
+    repeated = compare_runs(first, {first.id: later}, {})
+    assert repeated.identical and not repeated.other_findings
+    other_run = stored.run(RUNS[1]).analysis
+    stored.run(RUNS[0]).analysis.write_bytes(other_run.read_bytes())
+    assert compare_runs(first, {first.id: later}, {}).other_findings
 
 
 def test_a_measure_of_a_plugin_that_this_lab_lacks_is_no_difference(study: BuiltStudy) -> None:

@@ -75,9 +75,14 @@ def _text(verifications: Sequence[Verification]) -> RenderableType:
         lines.append(Text.assemble((word, style), f"  {run.run}{of}"))
         details = [run.error, run.events and f"events: {run.events}"]
         if run.measures:
-            details.append(f"measures with another value: {', '.join(run.measures)}")
+            names = ", ".join(run.measures)
+            details.append(f"measures with another value, unit or direction: {names}")
         if run.not_measured:
             details.append(f"this lab has no such measure: {', '.join(run.not_measured)}")
+        if run.not_stored:
+            details.append(f"only the repetition has: {', '.join(run.not_stored)}")
+        if run.other_findings:
+            details.append("analysis.json is not that of the repetition; a newer one may differ")
         details += [f"input: {difference}" for difference in run.differs]
         if not run.identical and run.mode not in DETERMINISTIC:
             details.append(f"runs in {run.mode} mode never repeat; those in icount and timed do")
