@@ -6,7 +6,7 @@ results are damaged.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -245,7 +245,8 @@ def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
 def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest]:
     """Load the manifests of planned runs that ended without a result, by run.
 
-    One that cannot be read is left out. Raises UserError for damaged compact results.
+    Raises UserError for a failed run whose manifest is missing or damaged: without it, the run
+    would be one that was never tried.
     """
     if results.is_compact:
         with damage_explained(results.compact):
@@ -256,10 +257,13 @@ def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest
     manifests: dict[str, Manifest] = {}
     finished = results.finished()
     for run in plan.runs:
-        for directory in (results.failed(run.id), results.interrupted(run.id)):
-            if run.id not in finished and directory.manifest.exists():
-                with suppress(UserError):
-                    manifests.setdefault(run.id, load_manifest(directory))
+        failed, interrupted = results.failed(run.id), results.interrupted(run.id)
+        if run.id in finished:
+            continue
+        if failed.path.exists():
+            manifests[run.id] = load_manifest(failed)
+        elif interrupted.manifest.exists():
+            manifests[run.id] = load_manifest(interrupted)
     return manifests
 
 

@@ -106,8 +106,9 @@ def test_what_is_stored_of_a_patch_goes_with_every_form(tmp_path: Path) -> None:
     stored = Results(copy_example(tmp_path / "stored"))
     stored.verdict.write_text("verdict    REGRESSION\n")
     stored.hunt_reach.write_text(merged([("hunt", ran(0))]).model_dump_json())
-    for place, times in ((stored.run(RUN), 5), (stored.failed(load_plan(stored).runs[-1].id), 7)):
-        place.path.mkdir(exist_ok=True)
+    lost = planned_runs(stored.path)[-1]
+    leave(stored.path, lost, ".failed", status="lost", cause="guest", reason="it panicked")
+    for place, times in ((stored.run(RUN), 5), (stored.failed(lost), 7)):
         place.reach.write_text(ran(times).model_dump_json())
     forms = every_form(stored, tmp_path)
     for results in (stored, *forms):
@@ -214,6 +215,18 @@ def test_what_failed_is_told_by_every_form_of_the_results(failed: Results, tmp_p
         assert reasons(results) == expected
         assert [run.state for run in read_progress(results).runs] == states
         assert [run.id for run in load_runs(results)[1]] == [planned_runs(failed.path)[0]]
+
+
+def test_a_failed_run_without_a_manifest_is_not_made_one_that_never_ran(
+    failed: Results, tmp_path: Path
+) -> None:
+    manifest = failed.failed(planned_runs(failed.path)[1]).manifest
+    manifest.write_bytes(manifest.read_bytes()[:300])
+    with pytest.raises(UserError, match=r"failed/manifest\.json: .* is damaged"):
+        export_compact(failed, Results(tmp_path / "compact"))
+    manifest.unlink()
+    with pytest.raises(UserError, match=r"failed/manifest\.json: no such file"):
+        export_compact(failed, Results(tmp_path / "compact"))
 
 
 def test_the_manifest_of_a_failed_run_is_checked(failed: Results, tmp_path: Path) -> None:
