@@ -70,8 +70,8 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
 
     The same results give the same bytes. Job disks, files that numalab did not write, and all but
     the manifests and the reach of runs without a result are left out. Raises UserError for a folder
-    without results and for a `target` that is one of their files, HostError when the archive
-    cannot be written.
+    without results, a file that cannot be read and a `target` that is one of their files, HostError
+    when the archive cannot be written.
     """
     if target.suffix.lower() in _OTHER_FORMATS:
         reason = "the archive is a tar compressed by zstd; name it, for example, out.tar.zst"
@@ -91,8 +91,10 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
             if on_file is not None:
                 on_file(name)
             info = tarfile.TarInfo(name)
-            info.size, info.mode = path.stat().st_size, 0o600
-            with path.open("rb") as data:
+            with reading(path):
+                data = open_regular(path, follow=False)
+            with data:
+                info.size, info.mode = os.fstat(data.fileno()).st_size, 0o600
                 tar.addfile(info, data)
     return len(files)
 
@@ -221,7 +223,9 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
 
 
 def _check_plan(folder: Path, archive: Path) -> None:
-    """Raise a UserError that names the archive, not the temporary folder, for a bad plan."""
+    """Raise a UserError that names the archive, not the temporary folder, for a bad plan or two."""
+    if all((folder / name).exists() for name in _PLANS):
+        raise UserError(f"holds {' and '.join(_PLANS)}: the runs of one only", file=archive)
     try:
         load_plan(Results(folder))
     except UserError as error:

@@ -313,6 +313,13 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
         import_results(archive, tmp_path / "target")
 
 
+def test_a_plan_and_a_compact_form(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar.zst", PLAN, (member("compact.parquet"), b"x"))
+    with pytest.raises(UserError, match=r"a\.tar\.zst: holds plan.json and compact.parquet"):
+        import_results(archive, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b"), ("a", "a/b/c")])
 def test_a_file_that_is_a_folder(tmp_path: Path, names: tuple[str, str]) -> None:
     members = [(member(f"runs/{name}"), b"x") for name in names]

@@ -44,6 +44,20 @@ def test_other_files_beside_results_are_written(stored: Results) -> None:
     assert overview.exists()
 
 
+def test_a_file_that_cannot_be_read_is_named_and_not_the_archive(
+    stored: Results, tmp_path: Path
+) -> None:
+    measures = stored.path / RUN / "measures.json"
+
+    def remove(name: str) -> None:
+        if stored.path / name == measures:
+            measures.unlink()
+
+    with pytest.raises(UserError, match=r"measures\.json: cannot read: No such file"):
+        export_results(stored, tmp_path / "a.tar.zst", remove)
+    assert not (tmp_path / "a.tar.zst").exists()
+
+
 def test_an_archive_has_only_what_numalab_wrote(stored: Results, tmp_path: Path) -> None:
     for name in ("my-notes.txt", "private/key", "old.tar.zst", f"{RUN}/key", "runs/notes"):
         path = stored.path / name
