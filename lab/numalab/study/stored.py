@@ -28,9 +28,12 @@ def stored_study(stored: StoredPlan, results: Results) -> Study:
     own = _own_study(stored)
     if own is not None:
         return own
-    # Claims about the spread of runs are not judged any more.
-    claims = [claim for claim in stored.file.get("claims", ()) if "statistic" not in claim]
-    return check_document(stored.file | {"claims": claims}, Study, results.plan_file)
+    table = stored.file
+    if isinstance(claims := table.get("claims"), list):
+        # Claims about the spread of runs are not judged any more.
+        judged = [c for c in claims if not (isinstance(c, dict) and "statistic" in c)]
+        table = table | {"claims": judged}
+    return check_document(table, Study, results.plan_file)
 
 
 def judged_anew(stored: StoredPlan, study: Study) -> bool:

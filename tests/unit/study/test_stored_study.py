@@ -183,6 +183,12 @@ def test_a_case_names_kernels_of_the_lab(tmp_path: Path) -> None:
         plan_study(copy)
 
 
+@pytest.mark.parametrize("claims", [5, None, [5], [None], {"statistic": 5}])
+def test_claims_that_are_none_are_one_message(tmp_path: Path, claims: object) -> None:
+    with pytest.raises(UserError, match=r"plan\.json: claims"):
+        stored_study(stored(tmp_path, claims=claims), Results(tmp_path))
+
+
 @pytest.mark.parametrize("name", list_topologies())
 def test_a_machine_is_read_back_from_results(name: str) -> None:
     topology = load_topology(name)
