@@ -111,7 +111,7 @@ def add_measures(
             _store(run, measures)
     somewhere = _names_in(added.values(), runs)
     if added:
-        # The catalogue of `query` knows runs by the time of their manifests.
+        # The catalogue of `query` knows runs by times, and a manifest's may be in the future.
         no_link(results.runs_table.parent)
         results.runs_table.unlink(missing_ok=True)
     return AddedMeasures(

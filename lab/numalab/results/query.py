@@ -19,6 +19,7 @@ from numalab.parquet import collect, read_parquet, scan_parquet, table_size
 from numalab.results.layout import Results, each_once, no_link
 from numalab.results.manifest import UNKNOWN, Manifest
 from numalab.results.reader import StoredRun, damage_explained, load_run, load_study
+from numalab.run_dir import RunDir
 
 RUNS = pl.Schema(
     {
@@ -100,7 +101,7 @@ def catalogue(results: Results) -> Catalogue:
     """
     if results.is_compact:
         return Catalogue(results, *_tables([(run, 0) for run in load_study(results)[1]]))
-    modified_of = dict(_manifests(results))
+    modified_of = {name: _modified(folder) for name, folder in results.finished().items()}
     runs, measures = _stored(results)
     catalogued = dict(zip(runs["run"], runs["modified_ns"], strict=True))
     new = [name for name, modified in modified_of.items() if catalogued.get(name) != modified]
@@ -119,10 +120,13 @@ def catalogue(results: Results) -> Catalogue:
     return updated
 
 
-def _manifests(results: Results) -> Iterator[tuple[str, int]]:
-    """Yield the finished runs with the times of their manifests (ns)."""
-    for name, directory in results.finished().items():
-        yield name, os.stat(directory.manifest).st_mtime_ns  # noqa: PTH116 - a third of the time
+def _modified(run: RunDir) -> int:
+    """Return when the manifest or the measures of a run last changed (ns)."""
+    latest = 0
+    for path in (run.manifest, run.measures, run.added_measures):
+        with suppress(FileNotFoundError):
+            latest = max(latest, os.stat(path).st_mtime_ns)  # noqa: PTH116 - a third of the time
+    return latest
 
 
 def _stored(results: Results) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -152,7 +156,7 @@ def store(tables: Catalogue) -> None:
 
 
 def _tables(runs: Iterable[tuple[StoredRun, int]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of runs and of their measures; a run comes with the time of its manifest."""
+    """Return the rows of runs and of their measures; a run comes with the time of its change."""
     rows: list[tuple[object, ...]] = []
     measures: list[tuple[object, ...]] = []
     for run, modified in runs:

@@ -1,6 +1,7 @@
 """The catalogue of runs, and SQL over it."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -94,6 +95,15 @@ def test_only_what_is_new_is_read(results: Results, monkeypatch: pytest.MonkeyPa
     assert changed.runs.height == 23
     assert changed.runs.filter(pl.col("run") == "ring-2_few_after_1")["seconds"].to_list() == [9.5]
     assert "ring-2_few_after_2" not in changed.measures["run"].to_list()
+    newest = directory.manifest.stat().st_mtime_ns
+    for file in (directory.measures, directory.added_measures):
+        write_json(file, json.loads(directory.measures.read_text())[:1])
+        newest += 1
+        os.utime(file, ns=(newest, newest))
+        read.clear()
+        again = catalogue(results)
+        assert read == ["ring-2_few_after_1"]
+        assert again.measures.filter(pl.col("run") == "ring-2_few_after_1").height == 1
 
 
 def test_a_broken_catalogue_is_made_anew(results: Results) -> None:
