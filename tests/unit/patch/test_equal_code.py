@@ -1,16 +1,19 @@
 """The verdict on a patch that changes no instruction."""
 
+from dataclasses import replace
+
 from numalab.kernel.kernel_specs import fragment_path, load_kernels
 from numalab.patch.equal_code import word_of_equal_code
 from numalab.reach.line_table import LineTable, TableLine
+from numalab.reach.lines import LineCode
 from numalab.reach.model import CodeChange, LineState
 from numalab.reach.prepare import ReachPlan
 
 WHY = "no object of this configuration contains kernel/sched/psi.c"
 
 
-def plan(state: LineState, reason: str) -> ReachPlan:
-    line = TableLine("kernel/sched/psi.c", 9, "added", "x();", None, reason, state)
+def plan(state: LineState, reason: str, code: LineCode | None = None) -> ReachPlan:
+    line = TableLine("kernel/sched/psi.c", 9, "added", "x();", code, reason, state)
     table = LineTable("s", "k", "patched", CodeChange.NONE, (line,), (), 0, 250)
     return ReachPlan("s", CodeChange.NONE, {"k": table})
 
@@ -27,6 +30,12 @@ def test_code_that_is_not_compiled_names_other_configurations_of_the_source() ->
     assert not any(kernels[name].series for name in names)
     assert "CONFIG_PSI=y" in _fragments(kernels["debian-6.12-distribution"].fragments)
     assert "CONFIG_PSI=y" not in _fragments(base.fragments)
+    # A line that compiles to the same code hides none that is not compiled.
+    own = plan(LineState.NOT_REACHED, "", LineCode((), (), ("psi_init",))).tables["k"]
+    out = plan(LineState.COMPILED_OUT, WHY).tables["k"]
+    both = ReachPlan("s", CodeChange.NONE, {"k": replace(own, lines=(*own.lines, *out.lines))})
+    left_out = (f"1 changed line left out: {WHY}", *remarks[1:])
+    assert word_of_equal_code(both, base, ()) == ("same code", left_out)
 
 
 def test_a_macro_has_no_code() -> None:
