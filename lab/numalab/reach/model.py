@@ -156,16 +156,25 @@ class PatchReach(_Record):
         """The changed lines with code that no run executed."""
         return tuple(line for line in self.changed if line.state is LineState.NOT_REACHED)
 
+    def in_state(self, state: LineState) -> int:
+        """Return how many of the lines that the patch adds or removes are in a state."""
+        lines = (line for side in (self.patched, self.baseline) if side for line in side.lines)
+        return sum(line.is_changed and line.state is state for line in lines)
+
     @property
     def verdict(self) -> Reached:
-        """Whether the changed code ran: lines, and functions that differ without them."""
+        """Whether the changed code ran: lines, and functions that differ without them.
+
+        A changed line of which this is unknown is one that may not have run.
+        """
         if self.code in (CodeChange.NONE, CodeChange.DATA):
             return Reached.NO_CODE
         sides = [side for side in (self.patched, self.baseline) if side]
         lines = [line.state is LineState.REACHED for line in self.changed]
         functions = [item.executions > 0 for side in sides for item in side.functions]
         if any(lines) or any(functions):
-            return Reached.ALL if all(lines or functions) else Reached.PARTLY
+            whole = all((*lines, *functions)) and not self.in_state(LineState.UNKNOWN)
+            return Reached.ALL if whole else Reached.PARTLY
         unknown = any(line.state is LineState.UNKNOWN for side in sides for line in side.lines)
         if unknown or any(side.data for side in sides) or not (lines or functions):
             return Reached.UNKNOWN

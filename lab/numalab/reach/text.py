@@ -24,30 +24,38 @@ _WHOLE = 100  # a mean above it has no decimals
 
 
 def verdict_text(reach: PatchReach) -> str:
-    """Return the verdict on one line."""
+    """Return the verdict on one line, with how many changed lines it says nothing about."""
+    return f"{reach.series}: {_verdict(reach, _uncounted(reach))}"
+
+
+def _uncounted(reach: PatchReach) -> str:
+    states = {"unknown": LineState.UNKNOWN, "not compiled": LineState.COMPILED_OUT}
+    counts = {what: reach.in_state(state) for what, state in states.items()}
+    text = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"; {text}" if text else ""
+
+
+def _verdict(reach: PatchReach, rest: str) -> str:
     code, changed = reach.code, reach.changed
     if code is CodeChange.NONE and any(line.is_changed for line in changed):
-        return f"{reach.series}: the change compiles to the same code in both kernels"
+        return f"the change compiles to the same code in both kernels{rest}"
     if code is CodeChange.NONE:
-        return f"{reach.series}: no changed line has code; both kernels have the same code"
+        return f"no changed line has code; both kernels have the same code{rest}"
     if code is CodeChange.DATA:
-        return f"{reach.series}: no changed line has code; only initial data differs"
+        return f"no changed line has code; only initial data differs{rest}"
     sides = [side for side in (reach.patched, reach.baseline) if side]
     functions = [function for side in sides for function in side.functions]
     names = {function.name for function in functions}
     count = len({function.name for function in functions if function.executions})
     if not changed and not names:
-        return f"{reach.series}: {_unknown(sides)}"
+        return _unknown(sides)
     if not changed:
-        what = counted(len(names), "function")
-        return (
-            f"{reach.series}: no changed line has code, but the code of {what} differs;"
-            f" {count} of {len(names)} ran"
-        )
+        what = f"the code of {counted(len(names), 'function')} differs"
+        return f"no changed line has code, but {what}; {count} of {len(names)} ran{rest}"
     ran = len(changed) - len(reach.not_reached)
     kind = "changed lines with code" if changed[0].is_changed else "lines beside the change"
     more = f" and {count} of {len(names)} functions that differ" if names else ""
-    return f"{reach.series}: {reach.verdict}, {ran} of {len(changed)} {kind}{more} ran"
+    return f"{reach.verdict}, {ran} of {len(changed)} {kind}{more} ran{rest}"
 
 
 def _unknown(sides: Sequence[RunReach]) -> str:

@@ -90,6 +90,29 @@ def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (LineState.NO_CODE, "reached, 1 of 1 changed lines with code ran"),
+        (LineState.UNKNOWN, "partly reached, 1 of 1 changed lines with code ran; 1 unknown"),
+        (LineState.COMPILED_OUT, "reached, 1 of 1 changed lines with code ran; 1 not compiled"),
+    ],
+)
+def test_changed_lines_without_a_count_are_in_the_verdict(state: LineState, text: str) -> None:
+    plan = replace(table(), functions=())
+    rest = replace(plan.lines[1], state=state)
+    run = run_reach(replace(plan, lines=(plan.lines[0], rest)), counts())
+    assert verdict_text(merged([("", run)])) == f"x: {text}"
+
+
+def test_a_function_that_differs_and_never_ran_is_not_reached() -> None:
+    plan = table()
+    reach = merged([("", run_reach(replace(plan, lines=plan.lines[:1]), counts()))])
+    assert verdict_text(reach) == (
+        "x: partly reached, 1 of 1 changed lines with code and 0 of 1 functions that differ ran"
+    )
+
+
 def test_runs_of_an_older_version_of_the_patch_are_left_out() -> None:
     run = run_reach(table(), counts())
     older = run.model_copy(update={"lines": run.lines[:1]})
