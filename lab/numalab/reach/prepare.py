@@ -30,11 +30,12 @@ _DECLARES = re.compile(r"#\s*include\b|EXPORT_|[a-z][\w\s*]*\([^{}=]*\);\s*$")
 _OPTION = re.compile(r"^(?:menu)?config[ \t]+(\w+)", re.MULTILINE)
 _COMPILED = (".c", ".h", ".S")
 _TEXTS = (".rst", ".md", ".yaml", ".gitignore", "MAINTAINERS", "CREDITS")
-# What no kernel is built from; kbuild runs objtool, resolve_btfids and bpftool.
+# What no x86 kernel is built from; kbuild runs objtool, resolve_btfids and bpftool.
 _BESIDE = re.compile(
-    r"(Documentation|LICENSES|samples|scripts/(coccinelle|gdb)"
+    r"(Documentation|LICENSES|samples|scripts/(coccinelle|gdb)|arch/(?!x86/)[^/]+"
     r"|tools/(?!(arch|bpf|build|include|lib|objtool|scripts)/)[^/]+)/"
-    r"|scripts/(checkpatch|get_maintainer)|\.(mailmap|clang-format|editorconfig)$"
+    r"|scripts/(checkpatch|get_maintainer|kernel-doc|decode_stacktrace|faddr2line|spdxcheck)"
+    r"|(\.mailmap|\.clang-format|\.editorconfig|README|COPYING)$"
 )
 
 

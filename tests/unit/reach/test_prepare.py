@@ -707,6 +707,16 @@ def test_an_option_that_the_patch_adds_is_of_its_own_lines_only(tmp_path: Path) 
         ("scripts/link-vmlinux.sh", False),
         (".mailmap", True),
         ("kernel/sched/.mailmap.c_shipped", False),
+        ("arch/arm64/Makefile", True),
+        ("arch/riscv/kernel/Makefile", True),
+        ("arch/arm64/boot/dts/qcom/sm8550.dtsi", True),
+        ("arch/arm64/Kconfig", True),
+        ("arch/x86/Makefile", False),
+        ("scripts/kernel-doc", True),
+        ("scripts/decode_stacktrace.sh", True),
+        ("README", True),
+        ("COPYING", True),
+        ("README.c_shipped", False),
     ],
 )
 def test_what_no_kernel_is_built_from_changes_no_code(name: str, is_counted: bool) -> None:
