@@ -43,32 +43,42 @@ def programs_digest(files: Iterable[Path]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def ensure_program(source: Path, headers: Sequence[Path], shared: Sequence[Path]) -> Path:
+def ensure_program(source: Path, shared: Sequence[Path] = ()) -> Path:
     """Return the program of one C file, compiled unless the cache has it.
 
-    `headers` lie beside the source, `shared` elsewhere. Raises BuildError with the compiler's
-    output, HostError without a compiler.
+    It may include files that lie beside it, and `shared` headers. Its digest holds all that it
+    includes. Raises BuildError with the compiler's output, HostError without a compiler.
     """
-    digest = programs_digest([source, *headers, *shared])
+    include = [path.parent for path in shared]
+    text = _compile(source, ["-E", "-P"], include)
+    parts = f"{programs_digest([source])}\0{text}".encode(errors="surrogateescape")
 
     def make(work: Work) -> None:
-        compile_program(source, work.entry, include=[path.parent for path in shared])
+        compile_program(source, work.entry, include=include)
 
-    entry = PROGRAMS.entry(f"{source.stem}-{digest[:32]}")
+    entry = PROGRAMS.entry(f"{source.stem}-{hashlib.sha256(parts).hexdigest()[:32]}")
     return build(Artifact(PROGRAMS, source.stem, entry, make, existing_file))
 
 
 def compile_program(source: Path, target: Path, *, include: Iterable[Path] = ()) -> None:
     """Compile one C file; `include` names folders of headers. Raises BuildError."""
+    _compile(source, ["-o", target], include)
+
+
+def _compile(source: Path, words: Sequence[str | Path], include: Iterable[Path]) -> str:
     # Relative to its folder, so that no path of this host gets into a program.
     headers = [word for folder in include for word in ("-I", folder)]
-    words = [*FLAGS, *headers, "-o", target, source.name, *LIBRARIES]
-    run_compiler(str(source), words, source.parent)
+    words = [*FLAGS, *headers, *words, source.name, *LIBRARIES]
+    return run_compiler(str(source), words, source.parent)
 
 
-def run_compiler(what: str, words: Sequence[str | Path], folder: Path) -> None:
-    """Run gcc in a folder. Raises BuildError with its output, naming `what` it compiles."""
+def run_compiler(what: str, words: Sequence[str | Path], folder: Path) -> str:
+    """Run gcc in a folder, and return what it prints: text whose other bytes are surrogates.
+
+    Raises BuildError with its output, naming `what` it compiles.
+    """
     try:
-        run([find_program("gcc", "gcc"), *words], cwd=folder)
+        gcc = find_program("gcc", "gcc")
+        return run([gcc, *words], cwd=folder, errors="surrogateescape").stdout
     except CommandFailed as failed:
         raise BuildError(f"cannot compile {what}", tail=failed.completed.stderr) from None

@@ -41,9 +41,8 @@ def count_places(
         )  # fmt: skip
     mark, born = _functions(symbols)
     places = CountedPlaces(mark, born, codes if barriers else ())
-    recorder = ensure_program(
-        shipped_dir() / "workloads" / f"{RECORDER}.c", [], shared_headers()
-    ).read_bytes()
+    source = shipped_dir() / "workloads" / f"{RECORDER}.c"
+    recorder = ensure_program(source, shared_headers()).read_bytes()
     argv = (f"/job/files/{RECORDER}", "/job/out/maps", _MARKS, "--", *command.argv)
     files = {**command.files, RECORDER: recorder}
     return replace(machine, places=places), replace(command, argv=argv, files=files)

@@ -102,7 +102,7 @@ def scheduler_in_guest(
     files = {**command.files, _RUN: script}
     if _SERVES in scheduler.program.read_bytes():
         source = Path(__file__).with_name("statistics.c")
-        files[_STATISTICS] = ensure_program(source, (), ()).read_bytes()
+        files[_STATISTICS] = ensure_program(source).read_bytes()
     if watchdog is not None:
         start += f"export NUMALAB_WATCHDOG_MS={watchdog.ms} LD_PRELOAD={_IN_GUEST}/{_WATCHDOG}\n"
         files[_WATCHDOG] = watchdog.library.read_bytes()

@@ -30,12 +30,10 @@ def build_workload(folder: Path, *beside: Path) -> dict[str, bytes]:
     if sum(path.stat().st_size for path in files) > MOST_BYTES:
         raise UserError(f"holds more than {MOST_BYTES >> 20} MiB", file=folder)
     built = {path.name: path.read_bytes() for path in files if path.suffix not in _CODE}
-    code = [*(path for path in files if path.suffix in _CODE), *beside]
-    headers = [path for path in code if path.suffix == ".h"]
-    for source in (path for path in code if path.suffix == ".c"):
+    for source in (*(path for path in files if path.suffix == ".c"), *beside):
         if source.stem in built:
             raise UserError(f"{source.name} becomes {source.stem}, which exists", file=folder)
-        built[source.stem] = ensure_program(source, headers, shared_headers()).read_bytes()
+        built[source.stem] = ensure_program(source, shared_headers()).read_bytes()
     return built
 
 

@@ -35,11 +35,25 @@ def test_a_c_file_becomes_a_program_and_a_script_stays(folder: Path, tmp_path: P
     assert str(tmp_path).encode() not in built["ask"]
 
 
-def test_a_header_that_changes_makes_another_program(folder: Path) -> None:
-    before = build_workload(folder)["ask"]
-    assert build_workload(folder)["ask"] == before
-    (folder / "own.h").write_text("#define OWN 8\n")
-    assert build_workload(folder)["ask"] != before
+@pytest.mark.parametrize("name", ["own.h", "own.inc"])
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_an_included_file_that_changes_makes_another_program(
+    folder: Path, tmp_path: Path, name: str, is_beside: bool
+) -> None:
+    own = folder / name
+    own.write_text("#define OWN 7\n")
+    (folder / "ask.c").write_text(f'#include "{name}"\nint main(void) {{ return OWN; }}\n')
+    (tmp_path / "other").mkdir()
+
+    def built() -> bytes:
+        if is_beside:
+            return build_workload(tmp_path / "other", folder / "ask.c")["ask"]
+        return build_workload(folder)["ask"]
+
+    before = built()
+    assert built() == before
+    own.write_text("#define OWN 8\n")
+    assert built() != before
 
 
 def test_what_does_not_compile_says_why_and_leaves_nothing(folder: Path, tmp_path: Path) -> None:
