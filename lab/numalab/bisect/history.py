@@ -45,8 +45,10 @@ def series_history(base: KernelSpec, text: str) -> History:
     Series that `base` has after this one are left out, as they would not apply. Raises UserError.
     """
     series = find_series(text)
-    if text in base.series:
-        before = base.series[: base.series.index(text)]
+    # By digests: of a patched kernel, the text names a copy.
+    digests = [find_series(name).info.digest for name in base.series]
+    if series.info.digest in digests:
+        before = base.series[: digests.index(series.info.digest)]
         base = replace(base, series=before, groups=Construction.NOW)
     whole = with_series(base, text)
     last = len(series.patches)

@@ -27,7 +27,7 @@ from numalab.errors import BuildError, HostError, UserError
 from numalab.files import read_json
 from numalab.guest.kvm import Choice
 from numalab.image.image_artifact import BuiltImage
-from numalab.kernel.kernel_specs import KernelSpec
+from numalab.kernel.kernel_specs import KernelSpec, series_path
 from numalab.kernel.patch_series import find_series
 from numalab.kernel.patched_kernel import find_kernel
 from numalab.results.layout import Results
@@ -188,6 +188,8 @@ def test_the_patches_of_a_series_one_by_one() -> None:
     assert history.steps[-1].spec.series == (SERIES,)
     # A kernel that has the series already is taken without it.
     name = "debian-6.12-undo-group-construction"
+    copied = replace(find_kernel("debian-6.12"), series=(str(series_path(SERIES)),))
+    assert series_history(copied, SERIES).good.spec.series == (), "the same patches"
     undone = series_history(find_kernel(name), "undo-group-construction")
     assert [step.spec.groups for step in undone.steps] == ["now", "now", "before-4.13"]
     assert undone.good.spec.series == ()
