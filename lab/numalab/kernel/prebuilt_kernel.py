@@ -126,9 +126,10 @@ def _digest(spec: KernelSpec) -> str:
     image = remembered(path, lambda _: {})["sha256"]
     if _is_package(path):
         return digest_of([*ours, image])
-    tree = _files_beside(path, _release(path)).modules
-    modules = choose_modules(tree, spec.source) if tree else ()
-    return digest_of([*ours, image, [hash_file(module) for module in modules]])
+    files = _files_beside(path, _release(path))
+    modules = choose_modules(files.modules, spec.source) if files.modules else ()
+    parts = [*ours, image, [hash_file(module) for module in modules]]
+    return digest_of([*parts, hash_file(files.config)] if files.config else parts)
 
 
 @contextmanager
