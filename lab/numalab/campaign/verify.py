@@ -37,7 +37,7 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "compiler": lambda run: run.kernel.compiler,
     "bzImage": lambda run: run.kernel.bzimage_sha256,
     "scheduler": lambda run: run.scheduler.model_dump() if run.scheduler else NONE,
-    "image": lambda run: run.image.digest,
+    "image": lambda run: run.image.written.digest,
     "topology": lambda run: run.machine,
     "command": lambda run: run.workload.argv,
     "parameters": lambda run: run.workload.parameters,

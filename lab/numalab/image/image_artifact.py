@@ -42,7 +42,8 @@ MAX_LINKS = 40  # as many as Linux follows (fs/namei.c, MAXSYMLINKS)
 class BuiltImage:
     """A root file system in the cache: an erofs file whose size is a multiple of 2 MiB.
 
-    `digest` is that of all inputs; `packages` are `name=version`.
+    `digest` is that of all inputs; its first 32 digits are the UUID, which is all that is known of
+    an older image that is used by its folder. `packages` are `name=version`.
     """
 
     name: str
@@ -110,7 +111,8 @@ def _image_artifact(recipe: Recipe, packages: Path) -> Artifact[BuiltImage]:
         work.tell("packing the image", 0.92)
         work.entry.mkdir(mode=0o755)
         installed = _pack_image(recipe, packages, digest, work.entry / _ROOT)
-        write_json(work.entry / _RECORD, {"recipe": recipe.name, "packages": installed})
+        record = {"recipe": recipe.name, "packages": installed, "digest": digest}
+        write_json(work.entry / _RECORD, record)
         # An overlay that changes makes one each time.
         keep_newest(IMAGES, _MOST - 1, recipe.name, unused_for=HOUR)
 
@@ -135,11 +137,12 @@ def _read_image(recipe: Recipe, digest: str, folder: Path) -> BuiltImage | None:
     blocks = int.from_bytes(block[36:40], "little") << block[12] if block else 0
     if not block or block[48:64].hex() != digest[:32] or path.stat().st_size < blocks:
         return None
-    return BuiltImage(recipe.name, path, digest, path.stat().st_size, record.packages)
+    whole = record.digest if record.digest.startswith(digest) else digest
+    return BuiltImage(recipe.name, path, whole, path.stat().st_size, record.packages)
 
 
 def _written_digest(path: Path) -> str:
-    """Read the digest that `make_erofs` wrote into an image: its UUID.
+    """Read the part of the digest that `make_erofs` wrote into an image: its UUID.
 
     Raises UserError for a file that is no erofs image.
     """

@@ -61,10 +61,14 @@ class RecipeTable(Document):
 
 
 class PackedImage(Document):
-    """The record of a built image: its recipe's name, and the packages as `name=version`."""
+    """The record of a built image: its recipe's name, and the packages as `name=version`.
+
+    `digest` is that of all inputs; images of an older numalab have none.
+    """
 
     recipe: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
     packages: tuple[str, ...]
+    digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
 
 @dataclass(frozen=True)

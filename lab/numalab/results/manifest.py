@@ -126,6 +126,11 @@ class ImageFacts(Stored):
     digest: str
     packages: tuple[str, ...]
 
+    @property
+    def written(self) -> "ImageFacts":
+        """Return it with the part of the digest that the image holds, which is always known."""
+        return self.model_copy(update={"digest": self.digest[:32]})
+
 
 class SchedulerFacts(Stored):
     """A sched_ext scheduler: its origin (kernel, crate, source or program), and the SHA-256 of its
@@ -282,12 +287,15 @@ class Manifest(Stored):
         value = getattr(self, key)
         return value.sha256[:12] if isinstance(value, EmulatorFacts) else _plain(value)
 
+    def _input(self, key: str) -> Any:
+        return self.image.written if key == "image" else getattr(self, key)
+
     def differs_from(self, other: "Manifest", but: Collection[str] = ()) -> str:
         """Name an input, not of `but`, in which two runs differ, and both values; empty for none.
 
         `pages (2M, memfd)`. What one of them did not store differs from nothing.
         """
-        pairs = ((key, getattr(self, key), getattr(other, key)) for key in IDENTITY)
+        pairs = ((key, self._input(key), other._input(key)) for key in IDENTITY)
         inputs = [(key, mine, theirs) for key, mine, theirs in pairs if key not in but]
         for key, name in EXECUTION.items():
             mine, theirs = self.execution(key), other.execution(key)

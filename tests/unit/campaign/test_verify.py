@@ -129,6 +129,15 @@ def test_of_a_copy_nothing_is_verified(tmp_path: Path) -> None:
     assert compare_runs(first, {first.id: later}, {}).other_findings
 
 
+def test_an_image_that_was_used_by_its_folder_is_the_same(study: BuiltStudy) -> None:
+    file = study.results.run("ring-2_few_after_1").manifest
+    record = read_json(file)
+    image = {**record["image"], "digest": record["image"]["digest"][:32]}
+    write_json(file, {**record, "image": image})
+    (rerun,) = again(study, "ring-2_few_after_1")
+    assert rerun.identical and rerun.differs == ()
+
+
 def test_a_measure_of_a_plugin_that_this_lab_lacks_is_no_difference(study: BuiltStudy) -> None:
     file = study.results.run("ring-2_few_after_1").measures
     measures = read_json(file)
