@@ -46,7 +46,7 @@ def replacing(path: Path) -> Iterator[Path]:
             if temporary.is_file():
                 if not temporary.stat().st_mode & 0o100:
                     temporary.chmod(0o600)
-                _sync(temporary)
+                sync(temporary)
             if temporary.is_dir() and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             temporary.replace(path)
@@ -58,8 +58,11 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def _sync(path: Path) -> None:
-    """Wait until a file is on the disk: its new name may be before its data (a power cut)."""
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk: its new name may be before its data (a power cut).
+
+    Raises OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from numalab.artifact.kinds import Kind, entry_lock
 from numalab.errors import BuildError, HostError
-from numalab.files import replacing
+from numalab.files import replacing, sync
 from numalab.locks import locked
 from numalab.places import cache_dir
 from numalab.process import CommandFailed, find_program, run_logged
@@ -122,6 +122,9 @@ def build(artifact: Artifact[T], tell: Progress = no_progress) -> T:
             log.unlink(missing_ok=True)
             with replacing(artifact.entry) as entry:
                 artifact.make(Work(artifact.name, entry, log, tell))
+                for path in entry.rglob("*"):  # of a folder; `replacing` does it for a file
+                    if path.is_file():
+                        sync(path)
             value = cached(artifact)
             assert value is not None, artifact.entry
         return value

@@ -87,7 +87,8 @@ class RecordKind(Kind, Generic[T]):
     def read(self, entry: Path, **names: object) -> T | None:
         """Read an entry; None where there is none, it is not whole, or its main file changed.
 
-        Artifacts with the same inputs share an entry. `names` are the fields in which they differ.
+        A file without data is what a power cut left. Artifacts with the same inputs share an entry.
+        `names` are the fields in which they differ.
         """
         record = read_record(entry / self.record, dict[str, Any])
         if record is None:
@@ -97,7 +98,8 @@ class RecordKind(Kind, Generic[T]):
             fields = {**record, **paths, **names}
             value = TypeAdapter(self.model).validate_python(fields, extra="forbid")
             main, sha256 = (getattr(value, field) for field in self.hash_fields)
-            whole = all(path.is_file() for path in paths.values()) and hash_file(main) == sha256
+            whole = all(path.is_file() and path.stat().st_size for path in paths.values())
+            whole = whole and hash_file(main) == sha256
             return value if whole and record["digest"] == entry.name else None
         except (OSError, KeyError, TypeError, ValueError):  # a name may be too long, or no text
             return None

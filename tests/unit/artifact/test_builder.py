@@ -1,5 +1,6 @@
 """The builder of all artifacts: built once, whole or absent, by one process at a time."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -52,6 +53,27 @@ def test_an_entry_without_data_is_built_again(kind: Kind) -> None:
     build(artifact(kind)).write_bytes(b"")  # what a power cut may leave
     assert cached(artifact(kind)) is None
     assert build(artifact(kind)).read_text() == "saved\n"
+
+
+def test_files_of_a_folder_are_on_the_disk_before_it_has_its_name(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path.name, kind.entry("warm-5").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    def make(work: Work) -> None:
+        (work.entry / "below").mkdir(parents=True)
+        (work.entry / "below/config").write_text("CONFIG_SMP=y\n")
+
+    build(
+        Artifact(kind, "a kernel", kind.entry("warm-5"), make, lambda path: path.is_dir() or None)
+    )
+    assert synced == [("config", False)]
 
 
 def test_a_failure_leaves_no_entry_and_its_log(kind: Kind) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from numalab.artifact.builder import build_failed
+from numalab.artifact.digest import hash_file
 from numalab.errors import BuildError, HostError, UserError
 from numalab.kernel import kernel_build as build
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, inputs_of, read_inputs
@@ -157,6 +158,10 @@ def test_a_damaged_entry_is_built_again(project: Path) -> None:
     built.bzimage.write_bytes(whole[:-1])
     assert built_kernel(find_kernel("plain")) is None
     assert ensure_kernel(find_kernel("plain")).bzimage.read_bytes() == whole
+    assert built.config is not None
+    built.config.write_bytes(b"")  # what a power cut may leave
+    assert built_kernel(find_kernel("plain")) is None
+    assert ensure_kernel(find_kernel("plain")).config_hash == hash_file(built.config)
     (built.bzimage.parent / "kernel.json").write_text('{"digest": 1}')
     assert built_kernel(find_kernel("plain")) is None
 
