@@ -4,7 +4,7 @@ From it follows which cells reach the lines of a patch, and which lines none of 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import LineTable, TableLine, line_code
 from numalab.reach.model import CodeChange, LineState, RunReach
+from numalab.units import counted
 
 # The scheduler, and the NUMA code of mm.
 MAPPED = (
@@ -58,6 +59,7 @@ _FEATURES: tuple[tuple[str, str], ...] = (
     (r".*:.*(init|setup|build)", "the boot of another machine"),
 )  # fmt: skip
 UNKNOWN = "unknown"
+_MOST_MISSED = 30  # lines of a text
 SCHEDULER = "kernel/sched"  # the series of a table of all branches
 
 
@@ -93,12 +95,19 @@ class MissedLine:
 
 @dataclass(frozen=True)
 class CellChoice:
-    """The cells for a patch: the smallest set that reaches its lines, and those with most."""
+    """The cells for a patch: the smallest set that reaches its lines, and those with most.
+
+    Its lines are those that it changes, and their neighbours. `reached` of them are reached;
+    `changed` is how many changed ones are, and how many there are. The map lacks the files in
+    `unmapped`.
+    """
 
     cells: tuple[str, ...]
     most: tuple[str, ...]
     reached: int
     missed: tuple[MissedLine, ...]
+    changed: tuple[int, int]
+    unmapped: tuple[str, ...]
 
 
 def map_table(kernel: str, code: KernelCode, hz: int) -> LineTable:
@@ -152,13 +161,11 @@ def select_cells(cells: Sequence[CellReach], table: LineTable, most: int = 3) ->
 
     The smallest set is chosen greedily (set cover), by the number of further lines, then by time.
     """
-    wanted = {
-        (line.file, line.number): line
-        for line in table.lines
-        if line.code and _is_mapped(line.file)
-    }
+    coded = [line for line in table.lines if line.code]
+    wanted = {(line.file, line.number): line for line in coded if _is_mapped(line.file)}
     left = {place for place in wanted if any(cell.count(place) for cell in cells)}
     missed = [wanted[place] for place in wanted if place not in left]
+    changed = [place in left for place, line in wanted.items() if line.is_changed]
     reached, chosen = len(left), list[CellReach]()
     while left:
         best = max(cells, key=lambda cell: (_covered(cell, left), -cell.seconds))
@@ -171,7 +178,28 @@ def select_cells(cells: Sequence[CellReach], table: LineTable, most: int = 3) ->
         tuple(busy[:most]),
         reached,
         tuple(_missed(line) for line in missed),
+        (sum(changed), len(changed)),
+        tuple(sorted({line.file for line in coded if not _is_mapped(line.file)})),
     )
+
+
+def choice_lines(choice: CellChoice) -> Iterator[str]:
+    """Return a choice for people, a line each."""
+    ran, changed = choice.changed
+    neighbours = choice.reached + len(choice.missed) - changed
+    parts = [f"{ran} of {changed} changed lines"] if changed or not neighbours else []
+    if neighbours:
+        parts.append(f"{choice.reached - ran} of {neighbours} lines beside changes")
+    cells = counted(len(choice.cells), "cell")
+    yield f"{' and '.join(parts)} are reached by {cells}"
+    yield from (f"  {cell}" for cell in choice.cells)
+    if choice.most:
+        yield f"most executions: {'; '.join(choice.most)}"
+    for line in choice.missed[:_MOST_MISSED]:
+        place = f"{line.file}:{line.number}{line.function and f' {line.function}()'}"
+        needs = feature_text(line.feature)
+        yield f"not reached: {place}{needs and f': {needs}'}"
+    yield from (f"not in the map: {file}" for file in choice.unmapped)
 
 
 def _covered(cell: CellReach, places: Collection[tuple[str, int]]) -> int:

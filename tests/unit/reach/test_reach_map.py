@@ -1,6 +1,6 @@
 """The choice of cells for a patch, and what unreached lines need."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,6 +17,7 @@ from numalab.reach.reach_map import (
     CellReach,
     MissedLine,
     branch_table,
+    choice_lines,
     coverage,
     feature_text,
     needed_feature,
@@ -46,6 +47,25 @@ def test_the_smallest_set_of_cells_reaches_every_line() -> None:
     assert choice.most[0] == "ring-4, d"
     assert choice.reached == 4
     assert [line.number for line in choice.missed] == [5]
+
+
+def test_changed_lines_are_counted_apart_and_files_outside_of_the_map_are_named() -> None:
+    changed, beside = table(1, 2), table(3, 4, function="")
+    rows = tuple(replace(line, kind="context") for line in beside.lines)
+    outside = table(9, file="kernel/time/timer.c").lines
+    choice = select_cells(
+        (cell("a", 1, 3),), replace(changed, lines=changed.lines + rows + outside)
+    )
+    assert list(choice_lines(choice)) == [
+        "1 of 2 changed lines and 1 of 2 lines beside changes are reached by 1 cell",
+        "  ring-4, a",
+        "most executions: ring-4, a",
+        f"not reached: {FAIR}:2 pick()",
+        f"not reached: {FAIR}:4",
+        "not in the map: kernel/time/timer.c",
+    ]
+    choice = select_cells((cell("a", 1),), replace(changed, lines=outside))
+    assert next(choice_lines(choice)) == "0 of 0 changed lines are reached by 0 cells"
 
 
 def test_of_equal_cells_the_faster_one_is_chosen() -> None:

@@ -15,11 +15,10 @@ from numalab.errors import UserError
 from numalab.kernel.kernel_build import ensure_kernel
 from numalab.kernel.patched_kernel import find_kernel, patched_kernel
 from numalab.reach.prepare import plan_reach
-from numalab.reach.reach_map import CellChoice, coverage, feature_text, select_cells
+from numalab.reach.reach_map import choice_lines, coverage, select_cells
 from numalab.units import parse_seconds
 
 app = typer.Typer(no_args_is_help=True)
-_MOST_MISSED = 30
 
 
 @app.command("map")
@@ -72,17 +71,4 @@ def select(
             raise UserError(f"{name} has no reach map; run: numalab reach map --kernel {name}")
         table = plan_reach((kernel.patched,), patch, tell).tables[built.digest]
     choice = select_cells(cells, table)
-    emit(choice, as_json, "\n".join(_lines(choice)))
-
-
-def _lines(choice: CellChoice) -> list[str]:
-    count = choice.reached + len(choice.missed)
-    lines = [f"{choice.reached} of {count} lines are reached by {len(choice.cells)} cells"]
-    lines += [f"  {cell}" for cell in choice.cells]
-    if choice.most:
-        lines.append(f"most executions: {'; '.join(choice.most)}")
-    for line in choice.missed[:_MOST_MISSED]:
-        place = f"{line.file}:{line.number} {line.function}()"
-        needs = feature_text(line.feature)
-        lines.append(f"not reached: {place}{needs and f': {needs}'}")
-    return lines
+    emit(choice, as_json, "\n".join(choice_lines(choice)))
