@@ -171,10 +171,10 @@ def _measure(path: Path) -> tuple[int, float]:
 def _open_paths(base: Path) -> frozenset[Path]:
     """Return the paths below `base` that this user's processes have open, mapped or as arguments.
 
-    From /proc/PID/fd, maps, cwd and cmdline: proc(5).
+    From /proc/PID/fd, maps, cwd and cmdline: proc(5). All but the last have no links in them.
     """
-    root = str(base.resolve())
-    pattern = re.compile(re.escape(root) + r"/[^\s,;=\0]+")
+    roots = {str(base.absolute()), str(base.resolve())}
+    pattern = re.compile(f"(?:{'|'.join(map(re.escape, roots))})" r"/[^\s,;=\0]+")
     paths: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         for name in ("maps", "cmdline"):
@@ -185,5 +185,5 @@ def _open_paths(base: Path) -> frozenset[Path]:
             for link in (process / "cwd", *(process / "fd").iterdir()):
                 with suppress(OSError):
                     paths.add(str(link.readlink()))
-    below = (path for path in paths if path.startswith(f"{root}/"))
-    return frozenset(base / Path(path).relative_to(root) for path in below)
+    below = ((path, root) for path in paths for root in roots if path.startswith(f"{root}/"))
+    return frozenset(base / Path(path).relative_to(root) for path, root in below)

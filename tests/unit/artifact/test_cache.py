@@ -100,7 +100,14 @@ def test_the_cache_is_listed_by_what_it_holds(cache: Path) -> None:
     assert {item.name for item in list_cache() if item.in_use} == {"debian-6.1"}
 
 
-def test_what_is_open_or_locked_is_in_use(cache: Path) -> None:
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_open_or_locked_is_in_use(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_link: bool
+) -> None:
+    if is_link:
+        (tmp_path / "link").symlink_to(cache)
+        cache = tmp_path / "link"
+        monkeypatch.setenv("NUMALAB_CACHE", str(cache))
     console, lock = cache / "boots/b1/console.log", cache / "kernel-trees/t1/lock"
     with console.open() as _, lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
