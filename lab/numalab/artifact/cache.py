@@ -46,7 +46,8 @@ def list_cache() -> tuple[Entry, ...]:
         size, last = _measure(path)
         if not size:
             continue
-        reason = "used just now" if now - last < HOUR else ""
+        # A time further in the future is that of a wrong clock, and tells nothing.
+        reason = "used just now" if abs(now - last) < HOUR else ""
         if _is_in_use(kind, path, open_paths):
             reason = "in use"
         if kind.only_copy:

@@ -127,6 +127,17 @@ def test_what_is_open_or_locked_is_in_use(
     assert not any(item.in_use for item in list_cache())
 
 
+def test_an_entry_of_a_wrong_clock_is_not_in_use(cache: Path) -> None:
+    (cache / "kernels/d1/kernel.json").unlink()
+    then = time.time() + 2 * DAY
+    for path in (cache / "kernels/d1", cache / "kernels/d1/bzImage"):
+        os.utime(path, (then, then))
+    assert not any(item.in_use for item in list_cache())
+    assert "in the future" in CliRunner().invoke(app, ["list"]).stdout
+    assert CliRunner().invoke(app, ["prune", "--keep", "0"]).exit_code == 0
+    assert list_cache() == ()
+
+
 @pytest.mark.parametrize(("unused_for", "left"), [(0.0, "45"), (HOUR, "345")])
 def test_only_the_newest_are_kept_and_what_was_used_within_the_hour(
     cache: Path, unused_for: float, left: str

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from numalab.artifact.cache import Entry, choose_to_prune, list_cache, remove_entry
+from numalab.artifact.cache import HOUR, Entry, choose_to_prune, list_cache, remove_entry
 from numalab.cli import options
 from numalab.cli.output import aligned, emit, say
 from numalab.errors import UserError
@@ -65,5 +65,7 @@ def _table(entries: tuple[Entry, ...]) -> str:
     now = time.time()
     for entry in entries:
         ago = f"{format_seconds(max(now - entry.last_use, 1))} ago"
+        if entry.last_use - now > HOUR:
+            ago = "in the future"
         rows.append((entry.kind, entry.name, format_size(entry.size), ago, entry.in_use))
     return aligned(rows)
