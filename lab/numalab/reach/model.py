@@ -165,7 +165,7 @@ class PatchReach(_Record):
     def verdict(self) -> Reached:
         """Whether the changed code ran: lines, and functions that differ without them.
 
-        A changed line of which this is unknown is one that may not have run.
+        Lines of which this is unknown, as many that the compiler merges, decide only alone.
         """
         if self.code in (CodeChange.NONE, CodeChange.DATA):
             return Reached.NO_CODE
@@ -173,8 +173,7 @@ class PatchReach(_Record):
         lines = [line.state is LineState.REACHED for line in self.changed]
         functions = [item.executions > 0 for side in sides for item in side.functions]
         if any(lines) or any(functions):
-            whole = all((*lines, *functions)) and not self.in_state(LineState.UNKNOWN)
-            return Reached.ALL if whole else Reached.PARTLY
+            return Reached.ALL if all((*lines, *functions)) else Reached.PARTLY
         unknown = any(line.state is LineState.UNKNOWN for side in sides for line in side.lines)
         if unknown or any(side.data for side in sides) or not (lines or functions):
             return Reached.UNKNOWN

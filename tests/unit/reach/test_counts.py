@@ -94,7 +94,7 @@ def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
     ("state", "text"),
     [
         (LineState.NO_CODE, "reached, 1 of 1 changed lines with code ran"),
-        (LineState.UNKNOWN, "partly reached, 1 of 1 changed lines with code ran; 1 unknown"),
+        (LineState.UNKNOWN, "reached, 1 of 1 changed lines with code ran; 1 unknown"),
         (LineState.COMPILED_OUT, "reached, 1 of 1 changed lines with code ran; 1 not compiled"),
     ],
 )
