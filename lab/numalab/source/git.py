@@ -32,6 +32,8 @@ _ALL_AT_THE_TOP = "/*"
 _STANDARD = "--exclude-standard"
 _IGNORE_BYTES = 1 << 16  # its rules are words of a command line
 _LONGEST = 300  # characters of a message of git
+# Lines of a message that the parser of a mailbox or of a diff reads as its own.
+_LIKE_A_DIFF = r"^(diff --git |\+\+\+ |@@ -[0-9]|From .*:[0-9][0-9].* [0-9]{4})"
 _MAIL = "From {} Mon Sep 17 00:00:00 2001\n"  # how git-format-patch(1) begins a mail
 
 
@@ -200,24 +202,41 @@ def _unwritten(folder: Path, path: Path, failed: CommandFailed) -> HostError:
     return HostError(f"git cannot write {path}: {reason}", hint=hint)
 
 
-def format_patches(path: Path, first: str, last: str) -> bytes:
-    """Return the commits after `first` up to `last` (ids) as a mailbox, b"" for none.
+def format_patches(path: Path, first: str, last: str) -> tuple[bytes, ...]:
+    """Return the commits after `first` up to `last` (ids) as mails; none for one without a change.
 
     A range with a merge is one mail, the difference between the last common commit and `last`:
     `git format-patch` leaves out what the merge itself changed.
     """
-    # Into files, because lines of a kernel may not be UTF-8.
     commits = f"{first}..{last}"
+    if git(["rev-list", "--merges", "--max-count=1", commits], cwd=path).stdout:
+        subject = f"{first[:12]}..{last[:12]}, with its merges"
+        return (_mail(path, last, subject, [merge_base(path, first, last), last]),)
+    words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-M", "-U3"]
+    # Into files, because lines of a kernel may not be UTF-8.
     with tempfile.TemporaryDirectory() as scratch:
-        if git(["rev-list", "--merges", "--max-count=1", commits], cwd=path).stdout:
-            words = ["diff-tree", "-r", "--patch", "--no-ext-diff", "--no-textconv", "-M", "-U3"]
-            words += [f"--output={scratch}/diff", merge_base(path, first, last), last]
-            git(words, cwd=path)
-            head = f"{_MAIL.format(last)}Subject: {first[:12]}..{last[:12]}, with its merges\n\n"
-            return head.encode() + Path(scratch, "diff").read_bytes()
-        words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-M", "-U3"]
         git([*words, "-o", scratch, commits], cwd=path)
-        return b"".join(file.read_bytes() for file in sorted(Path(scratch).iterdir()))
+        files = {int(file.name.partition("-")[0]): file for file in Path(scratch).iterdir()}
+        files.pop(0, None)  # the cover letter of format.coverLetter
+        mails = [mail for _, file in sorted(files.items()) if (mail := file.read_bytes())]
+    words = ["log", "--extended-regexp", f"--grep={_LIKE_A_DIFF}", "--no-show-signature"]
+    listed = git([*words, "--format=%H%x09%s", commits], cwd=path).stdout.split("\n")
+    misleading = dict(line.split("\t", 1) for line in listed if line)
+    names = [mail[5:].split(b" ", 1)[0].decode("ascii", "replace") for mail in mails]
+    return tuple(
+        _mail(path, name, f"[PATCH] {misleading[name]}", ["--root", "--no-commit-id", name])
+        if name in misleading
+        else mail
+        for name, mail in zip(names, mails, strict=True)
+    )
+
+
+def _mail(path: Path, commit: str, subject: str, trees: list[str]) -> bytes:
+    """Return a mail without a message, with the difference that `git diff-tree` makes."""
+    words = ["diff-tree", "-r", "--patch", "--no-ext-diff", "--no-textconv", "-M", "-U3", *trees]
+    diff = git(words, cwd=path, errors="surrogateescape").stdout
+    head = f"{_MAIL.format(commit)}Subject: {subject}\n\n"
+    return f"{head}{diff}".encode("utf-8", "surrogateescape")
 
 
 def is_ancestor(path: Path, first: str, last: str) -> bool:
@@ -319,6 +338,7 @@ def git(
     options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
     options += ["-c", "core.fsmonitor=false", "-c", "core.excludesFile=/dev/null"]
     options += ["-c", "core.attributesFile=/dev/null", "-c", "diff.noprefix=false"]
+    options += ["-c", "diff.orderFile=/dev/null", "-c", "format.useAutoBase=false"]
     argv: list[str | Path] = [find_program("git", "git"), *options, *words]
     environment = {**plain, **(env or {})}
     return run(argv, cwd=cwd, env=environment, stdin=stdin, check=check, errors=errors)

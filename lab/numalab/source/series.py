@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -162,25 +162,25 @@ def _mails_in(files: Iterable[Path], folder: Path) -> dict[Path, list[tuple[Path
 def _load_file(path: Path) -> Series:
     data = _unpacked(read_bounded(path, MAX_PATCH_BYTES), path)
     if is_mailbox(data) or is_encoded(data):
-        return load_mailbox(data, path)
+        return load_mailbox([data], path)
     return Series(path.stem, _parse_patches([(path, _text(data))], path))
 
 
-def load_mailbox(data: bytes, path: Path, name: str = "") -> Series:
-    """Read a mailbox; `path` is for errors and the default name. Raises UserError."""
-    texts = _mail_texts(data, path)
+def load_mailbox(boxes: Sequence[bytes], path: Path, name: str = "") -> Series:
+    """Read mailboxes in order; `path` is for errors and the default name. Raises UserError."""
+    texts = _mail_texts(boxes, path)
     try:
         return Series(name or path.stem, _parse_patches(texts, path))
     except UserError:
         if len(texts) == 1:
-            _parse_patch(_text(data), path)  # the same error, with the line numbers of the file
+            _parse_patch(_text(boxes[0]), path)  # the same error, with the line numbers of the file
         raise
 
 
-def _mail_texts(data: bytes, path: Path) -> list[tuple[Path, str]]:
-    """Return the decoded patches of a mailbox, each with a path for errors. Raises UserError."""
+def _mail_texts(boxes: Sequence[bytes], path: Path) -> list[tuple[Path, str]]:
+    """Return the decoded patches of mailboxes, each with a path for errors. Raises UserError."""
     try:
-        texts = split_mailbox(data)
+        texts = [text for box in boxes for text in split_mailbox(box)]
     except PatchError as error:
         raise UserError(str(error), file=path) from None
     if not texts:
@@ -346,7 +346,7 @@ def _texts_in(path: Path, folder: Path) -> list[tuple[Path, str]]:
     """Read a patch of a folder; git-apply(1) cannot read that of an encoded mail as it is."""
     data = _unpacked(_data_in(path, folder), path)
     is_box = path.suffix in (*_MAILS, *_PACKED) and is_mailbox(data)
-    return _mail_texts(data, path) if is_box or is_encoded(data) else [(path, _text(data))]
+    return _mail_texts([data], path) if is_box or is_encoded(data) else [(path, _text(data))]
 
 
 def _data_in(path: Path, folder: Path) -> bytes:

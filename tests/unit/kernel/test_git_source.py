@@ -251,6 +251,49 @@ def test_a_range_makes_its_last_commit(repository: Path, is_linear: bool) -> Non
     assert patched == {name: shown(repository, f"HEAD:{name}") for name in patched}
 
 
+PLAIN_DIFF = f"--- a/{FILE}\n+++ b/{FILE}\n@@ -5 +5 @@\n-line 5\n+line wrong\n"
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        f"diff --git a/{FILE} b/{FILE}\n{PLAIN_DIFF}",
+        PLAIN_DIFF,
+        f"diff --git a/{FILE} b/copy.c\n",
+        "@@ -5 +5 @@\n-line 5\n+line wrong\n",
+        "From x@y Thu Nov  3 10:00:00 2022\nSubject: [PATCH v7] x\n",
+    ],
+)
+def test_what_the_message_of_a_commit_quotes_is_no_part_of_a_range(
+    repository: Path, quoted: str
+) -> None:
+    write(repository, "line 30", "line thirty")
+    git(repository, "commit", "--quiet", "-am", f"sched: thirty\n\nNot\n\n{quoted}\nbut:")
+    series = find_series(f"git:{repository}@v9.9..HEAD")
+    assert series.info.patches == ("sched: say twenty in words", "sched: thirty")
+    patched = apply_series([series], lambda name: shown(repository, f"v9.9:{name}"))
+    assert patched == {FILE: shown(repository, f"HEAD:{FILE}")}
+
+
+def test_a_commit_without_a_change_is_no_patch_of_a_range(repository: Path) -> None:
+    git(repository, "commit", "--quiet", "--allow-empty", "-m", "to trigger a test")
+    write(repository, "line 30", "line thirty")
+    git(repository, "commit", "--quiet", "-am", "sched: thirty")
+    patches = find_series(f"git:{repository}@v9.9..HEAD").info.patches
+    assert patches == ("sched: say twenty in words", "sched: thirty")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("format.useAutoBase", "true"), ("diff.orderFile", "/no/such/file"),
+     ("format.coverLetter", "true")],
+)  # fmt: skip
+def test_settings_of_git_do_not_spoil_a_range(repository: Path, setting: str, value: str) -> None:
+    git(repository, "config", setting, value)
+    patches = find_series(f"git:{repository}@v9.9..HEAD").info.patches
+    assert patches == ("sched: say twenty in words",)
+
+
 def shown(repository: Path, name: str) -> str | None:
     """Return the text of a file of a revision, None for no file."""
     done = subprocess.run(
