@@ -1,24 +1,19 @@
 """Patches of a mailbox from `git format-patch --stdout`, b4 or a list's archive. Pure.
 
-Formats: git-format-patch(1); mbox as in RFC 4155; encoded bodies and subjects as in RFC 2045, 2047.
+Formats: git-format-patch(1); mbox as in RFC 4155.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from email.errors import HeaderParseError
-from email.header import decode_header, make_header
-from email.message import Message
-from email.parser import BytesHeaderParser
+from email.utils import mktime_tz, parsedate_tz
 from typing import NamedTuple
 
+from numalab.source.mail_text import DIFF, decode_mail, header_of, is_encoded_mail
 from numalab.source.patch import PatchError
 
 MAX_MAILS = 10_000
-_MAX_PARTS, _MAX_DEPTH = 20, 5  # of one message
-_MAX_SUBJECT, _MAX_HEADERS = 1000, 1 << 20
-_ENCODINGS = ("quoted-printable", "base64")
 # The line that begins a message, followed by a header; git's own has a commit and a fixed date,
 # those of some archives a time zone or no seconds.
 # The text before the time is bounded, or the search of a long line would take quadratic time.
@@ -29,15 +24,15 @@ _BEGIN = re.compile(
 )
 _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?\s*")  # with the mark of UTF-8 that some editors write
 _HEADER = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,80}:")
-_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
 _TAG = re.compile(r"\[([^][]*(?:patch|\brfc)[^][]*)\]", re.IGNORECASE)
-_VERSION = re.compile(r"(?:\b|_|patch|patchset|rfc)v(\d+)\b", re.IGNORECASE)
+_VERSION = re.compile(r"(?:\b|_|patch|patchset|rfc)v(\d+)(?:\.(\d+))?\b", re.IGNORECASE)
 _TAGS = re.compile(r"^(?:\s*\[[^]]*\])+\s*")
+_DRAFT = re.compile(r"\brfc", re.IGNORECASE)
+_AGAIN = re.compile(r"\b(?:resend|repost)", re.IGNORECASE)
 _ANSWER = re.compile(r"\s*(?:re|aw|fwd?):", re.IGNORECASE)
 _MESSAGE = re.compile(r"<[^<>\s]+>")  # the name of a message (RFC 5322, 3.6.4)
 _MAX_IDS = 1000  # characters of a header with such names
 _Key = tuple[str | int | None, ...]
-_DIFF = re.compile(r"^(?:diff --git |--- \S+.*\n\+\+\+ )", re.MULTILINE)
 
 
 def is_mailbox(data: bytes) -> bool:
@@ -53,11 +48,7 @@ def is_encoded(data: bytes) -> bool:
     messages = split_messages(data)
     if len(messages) > MAX_MAILS:
         return True  # split_mailbox() refuses them
-    headers = (_parse(message)[0] for message in messages)
-    return any(
-        message.get_content_maintype() == "multipart" or _encoding(message) in _ENCODINGS
-        for message in headers
-    )
+    return any(map(is_encoded_mail, messages))
 
 
 def _from_its_begin(data: bytes) -> bytes:
@@ -83,13 +74,14 @@ def with_line_feeds(data: bytes) -> bytes:
 def split_mailbox(data: bytes) -> tuple[str, ...]:
     """Return the patches of a mailbox, or of one mail, in the order in which they are applied.
 
-    Left out are messages without a diff, answers, cover letters of patches, and all but the newest
-    version of each series (`_by_series`). Beside patches that are tagged "[PATCH]" or "[RFC]", so
-    are messages with another tag, such as "[tip: sched/core]", which say that a patch was merged.
+    Left out are messages without a diff, answers, cover letters of patches, all but the newest
+    version of each series (`_by_series`), and what was sent again (`_last`). Beside patches that
+    are tagged "[PATCH]" or "[RFC]", so are messages with another tag, such as "[tip: sched/core]",
+    which say that a patch was merged.
     The order is that of the mailbox, in a series that of the numbers in "[PATCH 2/5]". A text is
     the message's subject and its decoded body, with undecodable bytes as surrogates. Raises
-    PatchError for too many messages, a series that lacks patches, and patches of different versions
-    that no subject and no thread makes versions of one series.
+    PatchError for too many messages, a series that lacks patches, patches of different versions
+    that no subject and no thread makes versions of one series, and two of one place and version.
     """
     return tuple(text for _, text in choose_patches(split_messages(data)))
 
@@ -102,9 +94,10 @@ def choose_patches(messages: Sequence[bytes]) -> list[tuple[int, str]]:
     if len(messages) > MAX_MAILS:
         raise PatchError(f"holds {len(messages)} messages (at most {MAX_MAILS})")
     mails = [_read(at, message) for at, message in enumerate(messages)]
+    mails = list({mail.id or mail.at: mail for mail in reversed(mails)}.values())[::-1]
     chosen = [_newest(series) for series in _by_series(mails)]
     # A thread of the newest version may hold older ones with other subjects.
-    newest = max((series[0].rank.version for series in chosen), default=1)
+    newest = _of_newest([series[0] for series in chosen]).rank.version if chosen else 1
     threads = {
         mail.thread for series in chosen if series[0].rank.version == newest for mail in series
     } - {""}
@@ -126,9 +119,14 @@ def choose_patches(messages: Sequence[bytes]) -> list[tuple[int, str]]:
 
 
 class _Mail(NamedTuple):
-    """A message: its place in the mailbox, its decoded text, and the first of its thread."""
+    """A message: its place in the mailbox, its decoded text, and the first of its thread.
+
+    `sent` is the Unix time in s that it names, 0 for none, and `id` its name, "" for none.
+    """
 
     at: int
+    sent: int
+    id: str
     subject: str
     body: str
     rank: "_Rank"
@@ -137,7 +135,7 @@ class _Mail(NamedTuple):
 
     @property
     def is_patch(self) -> bool:
-        return bool(_DIFF.search(self.body)) and not re.match(_ANSWER, self.subject)
+        return bool(DIFF.search(self.body)) and not re.match(_ANSWER, self.subject)
 
     @property
     def is_note(self) -> bool:
@@ -146,12 +144,21 @@ class _Mail(NamedTuple):
 
 
 def _read(at: int, message: bytes) -> _Mail:
-    headers, subject, body = _decode(message)
-    before = _MESSAGE.search(_header(headers, "references")[:_MAX_IDS])
-    before = before or _MESSAGE.search(_header(headers, "in-reply-to")[:_MAX_IDS])
-    first = before or _MESSAGE.search(_header(headers, "message-id")[:_MAX_IDS])
-    thread = first[0] if first else ""
-    return _Mail(at, subject, body, _rank(subject), thread, before is not None)
+    headers, subject, body = decode_mail(message)
+    before = _MESSAGE.search(header_of(headers, "references")[:_MAX_IDS])
+    before = before or _MESSAGE.search(header_of(headers, "in-reply-to")[:_MAX_IDS])
+    own = _MESSAGE.search(header_of(headers, "message-id")[:_MAX_IDS])
+    first = before or own
+    name, thread = (match[0] if match else "" for match in (own, first))
+    sent = _sent(header_of(headers, "date")[:_MAX_IDS])
+    return _Mail(at, sent, name, subject, body, _rank(subject), thread, before is not None)
+
+
+def _sent(date: str) -> int:
+    with suppress(ValueError, OverflowError, TypeError, IndexError):
+        if (fields := parsedate_tz(date)) is not None:
+            return mktime_tz(fields)
+    return 0
 
 
 def _by_series(mails: Sequence[_Mail]) -> list[list[_Mail]]:
@@ -189,11 +196,59 @@ def _by_series(mails: Sequence[_Mail]) -> list[list[_Mail]]:
 
 
 def _newest(series: Sequence[_Mail]) -> list[_Mail]:
-    """Return the newest version of a series, without its cover letter."""
+    """Return the newest version of a series, without its cover letter. Raises PatchError."""
     tagged = [mail for mail in series if mail.rank.is_tagged] or series
-    newest = max(mail.rank.version for mail in tagged)
-    mails = [mail for mail in tagged if mail.rank.version == newest]
+    newest = _of_newest(tagged).rank
+    mails = [mail for mail in tagged if mail.rank.version == newest.version]
+    if not newest.is_draft:  # a series may end with drafts
+        mails = [m for m in mails if not m.rank.is_draft or m.rank.total == newest.total]
+    places: dict[_Key, list[_Mail]] = {}
+    for mail in mails:
+        rank, subject = mail.rank, _TAGS.sub("", mail.subject).lower()
+        place = (rank.total, rank.number) if rank.total else (subject,)
+        places.setdefault(place, []).append(mail)
+    mails = [mail for same in places.values() for mail in _last(same)]
     return [mail for mail in mails if mail.rank.number != 0] or mails
+
+
+def _of_newest(mails: Sequence[_Mail]) -> _Mail:
+    """Return a mail of the newest version: that with the highest number.
+
+    A proposal comes after an RFC with the same number, and after one with a higher number if it was
+    sent later: some authors begin again at 1 then.
+    """
+
+    def last(is_draft: bool) -> _Mail | None:
+        of_kind = (mail for mail in mails if mail.rank.is_draft is is_draft)
+        return max(of_kind, key=lambda m: (m.rank.version, m.sent, m.at), default=None)
+
+    draft, proposal = last(is_draft=True), last(is_draft=False)
+    if draft is None or proposal is None:
+        return draft or proposal or mails[0]
+    is_later = (proposal.sent, proposal.at) > (draft.sent, draft.at)
+    return proposal if is_later or proposal.rank.version >= draft.rank.version else draft
+
+
+def _last(mails: Sequence[_Mail]) -> list[_Mail]:
+    """Return what counts of mails with one place in a version of a series.
+
+    A proposal replaces an RFC, version 2.1 replaces 2, and what is sent again the first. Raises
+    PatchError for two with one subject that differ, neither of which says that it is sent again.
+    """
+    best = max((not mail.rank.is_draft, mail.rank.minor) for mail in mails)
+    kept: dict[str, _Mail] = {}
+    for mail in mails:
+        if (not mail.rank.is_draft, mail.rank.minor) != best:
+            continue
+        before = kept.get(subject := _TAGS.sub("", mail.subject).lower())
+        if before and not (mail.rank.is_again or before.rank.is_again or mail.body == before.body):
+            raise PatchError(
+                f"holds two mails {mail.subject[:80]!r} that differ; save the one that is to be "
+                "applied as a file of its own"
+            )
+        if before is None or mail.rank.is_again or not before.rank.is_again:
+            kept[subject] = mail
+    return list(kept.values())
 
 
 def _check_versions(firsts: Sequence[_Mail]) -> None:
@@ -217,76 +272,18 @@ def _check_whole(ranks: Sequence["_Rank"], version: int) -> None:
         raise PatchError(f"version {version} of its series lacks the patches {numbers}{more}")
 
 
-def _decode(message: bytes) -> tuple[Message, str, str]:
-    """Return a message's headers, subject and decoded text, that of its parts one by one."""
-    headers, body = _parse(message)
-    subject = unfold(_header(headers, "subject"))
-    if headers.get_content_maintype() == "multipart":
-        parts = (_decoded(part, data) for part, data in _text_parts(headers, body, depth=0))
-        return headers, subject, "\n".join(parts)
-    if _encoding(headers) not in _ENCODINGS:
-        return headers, subject, body.decode("utf-8", "surrogateescape")
-    return headers, subject, _decoded(headers, body)
-
-
-def _header(headers: Message, wanted: str) -> str:
-    return next((str(text) for name, text in headers.raw_items() if name.lower() == wanted), "")
-
-
-def _encoding(headers: Message) -> str:
-    return str(headers.get("Content-Transfer-Encoding", "")).strip().lower()
-
-
-def _decoded(part: Message, data: bytes) -> str:
-    part.set_payload(data.decode("ascii", "surrogateescape"))
-    payload = part.get_payload(decode=True)
-    text = payload.decode("utf-8", "surrogateescape") if isinstance(payload, bytes) else ""
-    return text.replace("\r\n", "\n")
-
-
-def _parse(message: bytes) -> tuple[Message, bytes]:
-    """Split a message into its headers and its body; where those end in CR LF, both have LF.
-
-    The standard library parses the parts of a body recursively, and its newer policies parse a
-    header in quadratic time; the parser's own is the old one (compat32).
-    """
-    message = b"\n" + message
-    end = _END_OF_HEADERS.search(message)
-    head, body = (message[: end.start()], message[end.end() :]) if end else (message, b"")
-    if end is not None and b"\r" in end[0]:
-        head, body = head.replace(b"\r\n", b"\n"), body.replace(b"\r\n", b"\n")
-    return BytesHeaderParser().parsebytes(head[1:_MAX_HEADERS] + b"\n\n"), body
-
-
-def _text_parts(headers: Message, body: bytes, depth: int) -> Iterator[tuple[Message, bytes]]:
-    """Yield headers and body of each part that is text, also an attachment, as git-mailinfo(1)."""
-    if headers.get_content_maintype() == "text" and headers.get_content_subtype() != "html":
-        yield headers, body
-    boundary = headers.get_boundary()
-    if headers.get_content_maintype() != "multipart" or not boundary or depth == _MAX_DEPTH:
-        return
-    line = rb"(?:\A|\r?\n)--" + re.escape(boundary.encode("ascii", "surrogateescape"))
-    parts = re.split(line + rb"(?:--)?[ \t]*\r?(?:\n|\Z)", body, maxsplit=_MAX_PARTS)
-    for part in parts[1:]:
-        yield from _text_parts(*_parse(part), depth + 1)
-
-
-def unfold(raw: str) -> str:
-    """Return a subject in one line, encoded words (RFC 2047) decoded."""
-    text = raw[:_MAX_SUBJECT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    with suppress(ValueError, LookupError, HeaderParseError):
-        text = str(make_header(decode_header(text)))
-    return " ".join(text.split())
-
-
 class _Rank(NamedTuple):
     """What a subject such as "[PATCH v2 3/5] x" counts; `total` is 0 without a number.
 
-    It `is_tagged` as a patch that is proposed.
+    It `is_tagged` as a patch that is proposed, `is_draft` as an RFC, `is_again` as sent again;
+    `minor` is the 1 of v2.1.
     """
 
     is_tagged: bool
+    is_draft: bool
+    is_again: bool
     version: int
+    minor: int
     number: int | None
     total: int
 
@@ -295,9 +292,13 @@ def _rank(subject: str) -> _Rank:
     words = max(_TAG.findall(subject), key=lambda tag: "patch" in tag.lower(), default="")
     version = _VERSION.search(words)
     number = re.search(r"\b(\d{1,6})/(\d{1,6})\b", words)
+    tags = _TAGS.match(subject)
     return _Rank(
         bool(words),
+        bool(tags and _DRAFT.search(tags[0])),
+        bool(tags and _AGAIN.search(tags[0])),
         int(version[1]) if version else 1,
+        int(version[2] or 0) if version else 0,
         int(number[1]) if number else None,
         int(number[2]) if number else 0,
     )

@@ -15,13 +15,13 @@ from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
 from numalab.files import read_bounded, reading
+from numalab.source.mail_text import unfold
 from numalab.source.mailbox import (
     choose_patches,
     is_encoded,
     is_mailbox,
     split_mailbox,
     split_messages,
-    unfold,
     with_line_feeds,
 )
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch

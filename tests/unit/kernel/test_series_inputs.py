@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numalab.errors import UserError
 from numalab.kernel.patch_series import find_series, is_series, with_series
 from numalab.kernel.patched_kernel import find_kernel
+from numalab.source.mail_text import decode_mail
 from numalab.source.mailbox import split_mailbox
 from numalab.source.patch import HunkFailed, parse_patch, renew_offsets
 from numalab.source.series import MAX_PATCH_BYTES, apply_series, load_series
@@ -111,6 +112,34 @@ COVER = "A cover letter.\n"
             [("[RFC PATCH] a", A, 1), ("[PATCH v2 1/2] b", B, 2, 1), ("[PATCH v2 2/2] c", C, 3, 1)],
             ["[PATCH v2 1/2] b", "[PATCH v2 2/2] c"],
         ),
+        ([("[RFC PATCH v2] a", A), ("[PATCH] a", B)], ["[PATCH] a"]),
+        ([("[RFC PATCH v2] a", A, 1), ("[PATCH] b", B, 2, 1)], ["[PATCH] b"]),
+        ([("[RFC PATCH] a", A), ("[PATCH] a", B)], ["[PATCH] a"]),
+        ([("[PATCH] a", A), ("[RFC PATCH] a", B)], ["[PATCH] a"]),
+        (
+            [("[RFC 1/2] a", A), ("[RFC 2/2] b", B), ("[PATCH 1/1] a", C)],
+            ["[PATCH 1/1] a"],
+        ),
+        (  # a series that ends with a draft
+            [("[PATCH 1/2] a", A, 1), ("[RFC PATCH 2/2] b", B, 2, 1)],
+            ["[PATCH 1/2] a", "[RFC PATCH 2/2] b"],
+        ),
+        (
+            [("[PATCH v2 1/2] a", A), ("[PATCH v2 2/2] b", B), ("[PATCH RESEND v2 1/2] a", C)],
+            ["[PATCH RESEND v2 1/2] a", "[PATCH v2 2/2] b"],
+        ),
+        ([("[RESEND][PATCH] a", A), ("[PATCH] a", B)], ["[RESEND][PATCH] a"]),
+        ([("[PATCH] a", A), ("[PATCH] a", A)], ["[PATCH] a"]),
+        ([("[PATCH] a", A, 1), ("[PATCH] a", A + "-- \nA list.\n", 1)], ["[PATCH] a"]),
+        (
+            [("[PATCH v2 1/2] a", A, 1), ("[PATCH v2 2/2] b", B, 2, 1),
+             ("[PATCH v2.1 2/2] c", C, 3, 1)],
+            ["[PATCH v2 1/2] a", "[PATCH v2.1 2/2] c"],
+        ),
+        (
+            [("[PATCH 1/2] a", A, 1), ("[PATCH 2/2] a", B, 2, 1)],
+            ["[PATCH 1/2] a", "[PATCH 2/2] a"],
+        ),
     ],
 )  # fmt: skip
 def test_versions_are_those_of_one_series(
@@ -131,6 +160,23 @@ def test_patches_that_may_be_versions_of_one_series_are_refused(tmp_path: Path, 
     message = f"holds version 1 of '{first}' and version 2 of '[PATCH v2] b', which may be two"
     with pytest.raises(UserError, match=re.escape(message)):
         load_series(box)
+
+
+def test_two_mails_of_one_subject_that_differ_are_refused(tmp_path: Path) -> None:
+    box = tmp_path / "saved.mbox"
+    box.write_text(mail(1, "[PATCH] a", A) + mail(2, "[PATCH] a", B))
+    with pytest.raises(UserError, match=r"holds two mails '\[PATCH\] a' that differ; save the"):
+        load_series(box)
+
+
+def test_a_draft_with_a_higher_number_is_the_newest_if_it_was_sent_last() -> None:
+    mails = [
+        mail(1, "[PATCH] a", A, "Date: Thu, 3 Nov 2022 10:00:00 +0000\n"),
+        mail(2, "[RFC PATCH v2] a", B, "Date: Thu, 3 Nov 2022 11:00:00 +0200\n"),
+    ]
+    for box in (mails, mails[::-1]):
+        (patch,) = split_mailbox("".join(box).encode())
+        assert patch.startswith("Subject: [PATCH] a\n"), "11:00 +0200 is before 10:00 +0000"
 
 
 def test_a_tag_that_looks_like_a_version_is_none() -> None:
@@ -247,20 +293,50 @@ def test_the_subject_of_a_patch_in_a_folder_is_decoded(tmp_path: Path) -> None:
     assert load_series(tmp_path).info.patches == ("Gr\u00f6\u00dfe: a word",)
 
 
-@pytest.mark.parametrize("kind", ["attachment", "inline"])
-def test_an_attached_patch_is_read_as_git_reads_it(tmp_path: Path, kind: str) -> None:
-    coded = base64.encodebytes(diff("a", "b").encode()).decode()
+@pytest.mark.parametrize("place", ["attachment", "inline"])
+@pytest.mark.parametrize("kind", ["text/x-patch", "application/octet-stream", "application/mbox"])
+def test_an_attached_patch_is_read_as_git_reads_it(tmp_path: Path, kind: str, place: str) -> None:
+    def attached(kind: str, text: str) -> str:
+        coded = base64.encodebytes(text.encode()).decode()
+        head = f"Content-Type: {kind}; name=x.patch\nContent-Disposition: {place}\n"
+        return f"{head}Content-Transfer-Encoding: base64\n\n{coded}"
+
     parts = (
         "Content-Type: text/plain\n\nWhy.\n",
         f"Content-Type: text/html\n\n<pre>{diff('html', 'no')}</pre>\n",
-        f"Content-Type: text/x-patch; name=x.patch\nContent-Disposition: {kind}\n"
-        f"Content-Transfer-Encoding: base64\n\n{coded}",
+        attached("text/x-patch", diff("a", "b")),
+        attached(kind, diff("b", "c")),
+        attached("application/pgp-signature", "-----BEGIN PGP SIGNATURE-----\n"),
     )
     body = "".join(f"--=-=\n{part}\n" for part in parts)
     box = tmp_path / "x.mbox"
     head = f'{FROM.format(1)}Subject: [PATCH] x\nContent-Type: multipart/mixed; boundary="=-="\n'
     box.write_text(f"{head}\n{body}--=-=--\n")
-    assert applied(box) == "b\n"
+    assert applied(box) == "c\n"
+    assert "PGP" not in load_series(box).patches[0].text
+
+
+FLOWED = "Content-Type: text/plain; charset=utf-8; format=flowed"
+
+
+@pytest.mark.parametrize("name", ["x.mbox", "x.eml", "x.patch"])
+def test_the_lines_of_a_mail_that_flows_are_those_that_were_written(
+    tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / name
+    change = "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n  one\n\n-two\n+two \nwords\n"
+    head = FROM.format(1) if name == "x.mbox" else ""
+    file.write_text(f"{head}From: A <a@x>\nSubject: [PATCH] x\n{FLOWED}\n\n{change}")
+    assert applied(file, "one\n\ntwo\n") == "one\n\ntwo words\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [("", " one \n two\n>b c\nd \n-- \ne "), ("; DelSp=yes", " one\n two\n>bc\nd\n-- \ne")],
+)
+def test_a_soft_line_break_is_undone(end: str, text: str) -> None:
+    body = "  one \n\n  two\n >b \n c\nd \n-- \ne "
+    assert decode_mail(f"{FLOWED}{end}\n\n{body}".encode())[2] == text
 
 
 def test_bytes_that_are_no_utf8_come_through(tmp_path: Path) -> None:
