@@ -15,6 +15,7 @@ from pathlib import Path
 from numalab.artifact.digest import digest_of
 from numalab.artifact.kinds import Kind, record_title, register_kind
 from numalab.document import read_record
+from numalab.errors import UserError
 from numalab.files import replacing, write_json, write_text
 from numalab.places import cache_dir
 from numalab.source.series import Series
@@ -38,7 +39,8 @@ class SavedPatch:
 
     `kernel` is the kernel's name, `short` the name of the patch in it. `base` is a kernel, as
     `find_kernel` takes it, and `series` the series on it: folders of this entry, or names of
-    series in the lab. `used` is the Unix time of its last use by its file, in s.
+    series in the lab. `used` is the Unix time of its last use by its file, in s. `commit` is git's
+    id of a base that is a revision, "" for another base.
     """
 
     kernel: str
@@ -46,6 +48,7 @@ class SavedPatch:
     base: str
     series: str
     used: float
+    commit: str = ""
 
     @property
     def plain(self) -> str:
@@ -64,35 +67,40 @@ def short_name(text: str) -> str:
     return name[:_LONGEST].strip("-._") or "patch"
 
 
-def save_patch(series: Series, base: str, label: str, named: bool) -> SavedPatch:
+def save_patch(
+    series: Series, base: str, label: str, *, named: bool, commit: str = ""
+) -> SavedPatch:
     """Copy a series to the cache unless it is there, and record its use; return the record.
 
-    `base` is an argument of `find_kernel`, and `label` its part of the kernel's name. `named` is
-    for a series of the lab: only its name is recorded. Raises HostError.
+    `base` is an argument of `find_kernel`, `commit` its id where it is a revision, and `label` its
+    part of the kernel's name. `named` is for a series of the lab: only its name is recorded.
+    Raises HostError.
     """
     short = short_name(series.name)
     content = series.name if named else series.info.digest
-    digest = digest_of([base, short, content])
-    entry = PATCHES.entry(digest)
     name = f"{label}+{short}"
-    saved = SavedPatch(
-        name if named else f"{name}-{series.info.digest[:_SUFFIX]}",
-        short,
-        base,
-        series.name if named else str(entry / short),
-        time.time(),
-    )
-    if _read(entry) is None:
+    first = name if named else f"{name}-{series.info.digest[:_SUFFIX]}"
+    alone = digest_of([base, short, content, commit])
+    own = PATCHES.entry(alone)
+    entry, kernel = PATCHES.entry(digest_of([base, short, content])), first
+    saved = _records()
+    is_other = entry in saved and saved[entry].commit not in ("", commit)
+    taken = any(record.kernel == first for path, record in saved.items() if path != entry)
+    if own in saved or is_other or taken:
+        entry, kernel = own, f"{name}-{alone[:_SUFFIX]}"
+    place = series.name if named else str(entry / short)
+    record = SavedPatch(kernel, short, base, place, time.time(), commit)
+    if entry not in saved:
         with replacing(entry) as new:
             new.mkdir()
             if not named:
                 _copy(series, new / short)
-            write_json(new / _RECORD, asdict(saved))
+            write_json(new / _RECORD, asdict(record))
     else:
-        write_json(entry / _RECORD, asdict(saved))
+        write_json(entry / _RECORD, asdict(record))
         with suppress(OSError):
             os.utime(entry)  # the time of last use, for `numalab cache list`
-    return saved
+    return record
 
 
 def _copy(series: Series, folder: Path) -> None:
@@ -105,9 +113,13 @@ def _copy(series: Series, folder: Path) -> None:
 
 def saved_patches() -> tuple[SavedPatch, ...]:
     """Return all saved patches, the one used last first; damaged entries are left out."""
-    entries = (path for path in cache_dir(PATCHES.folder).glob("[0-9a-f]*"))
-    saved = [patch for entry in entries if (patch := _read(entry)) is not None]
-    return tuple(sorted(saved, key=lambda patch: (-patch.used, patch.kernel)))
+    return tuple(sorted(_records().values(), key=lambda patch: (-patch.used, patch.kernel)))
+
+
+def _records() -> dict[Path, SavedPatch]:
+    """Return the saved patches by their entries."""
+    entries = cache_dir(PATCHES.folder).glob("[0-9a-f]*")
+    return {entry: patch for entry in entries if (patch := _read(entry)) is not None}
 
 
 def _read(entry: Path) -> SavedPatch | None:
@@ -124,8 +136,12 @@ def _read(entry: Path) -> SavedPatch | None:
 def find_saved(name: str, patches: Sequence[SavedPatch]) -> SavedPatch | None:
     """Return the patch of a kernel's name, with or without digest or base; the last used of them.
 
-    Names with a digest come first.
+    Names with a digest come first. Raises UserError for one that stands for two kernels, as an
+    earlier numalab gave it.
     """
+    if len(bases := {patch.base for patch in patches if patch.kernel == name}) > 1:
+        reason = f"{name!r} is the name of kernels on {' and '.join(sorted(bases))}"
+        raise UserError(f"{reason}; name the patch and the base again, for a new name")
     for field in ("kernel", "plain", "short"):
         for patch in patches:
             if getattr(patch, field) == name:

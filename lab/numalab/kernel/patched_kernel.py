@@ -34,7 +34,7 @@ from numalab.kernel.patch_series import (
 from numalab.places import require_in_lab, skip_input
 from numalab.progress import Progress, no_progress
 from numalab.source.changes import FileChange, line_changes
-from numalab.source.git import PREFIX, split_git
+from numalab.source.git import PREFIX, resolve, split_git
 from numalab.source.kernel_source import is_package
 from numalab.source.series import Series
 from numalab.topology.predict.groups import Construction
@@ -75,7 +75,12 @@ def patched_kernel(
         chosen = choose_base(series, tell)
         kernel, note = chosen.kernel, chosen.note
     named = len(texts) == 1 and is_series_name(texts[0])
-    saved = save_patch(series, _reference(kernel), _label(kernel), named=named)
+    reference, commit = _reference(kernel), ""
+    if reference.startswith(PREFIX):
+        path, revision = split_git(reference)
+        commit = resolve(path, revision, "commit")
+    saved = save_patch(series, reference, _label(kernel), named=named, commit=commit)
+    kernel = _at_commit(kernel, commit)
     return PatchedKernel(kernel, _saved_kernel(saved, kernel, note), series, note)
 
 
@@ -100,7 +105,7 @@ def find_kernel(text: str, tell: Progress = no_progress) -> KernelSpec:
     if text and is_series(text):
         return patched_kernel([text], tell=tell).patched
     if _LABEL.fullmatch(text) and (saved := find_saved(text, saved_patches())) is not None:
-        return _saved_kernel(saved, find_kernel(saved.base, tell))
+        return _saved_kernel(saved, _saved_base(saved, tell))
     if (parts := _base_and_patch(text, named)) is not None:
         base, patch = parts
         return patched_kernel([patch], base, tell).patched
@@ -128,7 +133,7 @@ def list_all_kernels() -> dict[str, KernelSpec]:
         if is_name(saved.base) and saved.base not in bases:
             continue
         try:
-            base = find_kernel(saved.base)
+            base = _saved_base(saved)
             kernels.setdefault(saved.kernel, _saved_kernel(saved, base, groups=groups))
         except UserError as error:
             skip_input(error)
@@ -155,9 +160,23 @@ def named_kernel(name: str, file: Path, key: str) -> KernelSpec:
     kernels = load_kernels()
     if name in kernels:
         return kernels[name]
-    saved = {patch.kernel: patch for patch in saved_patches()}
-    require_in_lab(name, [*kernels, *saved], file, key)
-    return _saved_kernel(saved[name], find_kernel(saved[name].base))
+    patches = saved_patches()
+    require_in_lab(name, [*kernels, *(patch.kernel for patch in patches)], file, key)
+    saved = find_saved(name, patches)
+    assert saved is not None
+    return _saved_kernel(saved, _saved_base(saved))
+
+
+def _saved_base(saved: SavedPatch, tell: Progress = no_progress) -> KernelSpec:
+    return _at_commit(find_kernel(saved.base, tell), saved.commit)
+
+
+def _at_commit(base: KernelSpec, commit: str) -> KernelSpec:
+    """Return a base with the revision that its name had when the patch was saved."""
+    if not commit:
+        return base
+    path, _ = split_git(base.source)
+    return replace(base, source=f"{PREFIX}{path}@{commit}")
 
 
 def _saved_kernel(

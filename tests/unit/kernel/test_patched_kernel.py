@@ -1,5 +1,6 @@
 """A patch in place of a kernel: its base, its name, and its copy in the cache."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import pytest
 
 from numalab.artifact.cache import choose_to_prune, list_cache
 from numalab.errors import UserError
-from numalab.kernel.kernel_build import ensure_kernel
+from numalab.kernel.kernel_build import ensure_kernel, read_inputs
 from numalab.kernel.kernel_specs import series_path, without_last_series
 from numalab.kernel.patch_artifact import save_patch, saved_patches, short_name
 from numalab.kernel.patch_base import version_key
@@ -20,7 +21,7 @@ from numalab.kernel.patched_kernel import (
     patch_changes,
     patched_kernel,
 )
-from numalab.places import skipped_inputs
+from numalab.places import cache_dir, skipped_inputs
 from numalab.source.series import load_series
 
 FILE = "kernel/sched/topology.c"
@@ -216,22 +217,14 @@ def test_the_changed_lines_include_those_of_the_base(older: Path, tmp_path: Path
 
 
 def test_a_range_is_on_the_commit_where_it_begins(with_defaults: Path) -> None:
-    folder = with_defaults.parent / "packing" / "linux-source-9.9"
-
-    def git(*words: str) -> None:
-        who = ["-c", "user.name=x", "-c", "user.email=x@x"]
-        subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
-
-    git("init", "--quiet", "--initial-branch=main")
-    git("add", "--all")
-    git("commit", "--quiet", "-m", "the source")
-    git("tag", "v9.9")
+    folder, git = in_git(with_defaults)
     git("switch", "--quiet", "-c", "topic")
     (folder / FILE).write_text((folder / FILE).read_text().replace("line 7\n", "line seven\n"))
     git("commit", "--quiet", "-am", "sched: seven")
     text = f"git:{folder}@v9.9..topic"
     both = patched_kernel([text])
-    assert both.base.source == f"git:{folder}@v9.9"
+    assert both.base.name == f"git:{folder}@v9.9"
+    assert read_version(both.base.source) == read_version(f"git:{folder}@v9.9")
     assert both.patched.name.startswith("linux-source-9.9-v9.9+linux-source-9.9-v9.9-topic-")
     assert find_kernel(both.patched.name) == both.patched
     assert [part.subject for part in both.series.patches] == ["sched: seven"]
@@ -245,6 +238,93 @@ def test_a_range_is_on_the_commit_where_it_begins(with_defaults: Path) -> None:
     # main has gone on: the base is the commit that both have in common.
     later = patched_kernel([f"git:{folder}@main..topic"])
     assert read_version(later.base.source) == read_version(f"git:{folder}@v9.9")
+
+
+def in_git(project: Path) -> tuple[Path, Callable[..., None]]:
+    """Make a repository of the source, with a tag v9.9, and return it and its git."""
+    folder = project.parent / "packing" / "linux-source-9.9"
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
+
+    git("init", "--quiet", "--initial-branch=main")
+    git("add", "--all")
+    git("commit", "--quiet", "-m", "the source")
+    git("tag", "v9.9")
+    return folder, git
+
+
+def test_a_saved_kernel_keeps_the_commit_of_its_base(with_defaults: Path, tmp_path: Path) -> None:
+    folder, git = in_git(with_defaults)
+    (tmp_path / "x.patch").write_text(patch())
+    texts, base = [str(tmp_path / "x.patch")], f"git:{folder}@main"
+    first = patched_kernel(texts, base)
+    digest = read_inputs(first.patched).digest
+    (folder / FILE).write_text((folder / FILE).read_text().replace("line 30\n", "line thirty\n"))
+    git("commit", "--quiet", "-am", "sched: thirty")
+    for kernel in (find_kernel(first.patched.name), list_all_kernels()[first.patched.name]):
+        assert kernel == first.patched
+        assert read_inputs(kernel).digest == digest
+    later = patched_kernel(texts, base).patched
+    assert later.name != first.patched.name
+    assert read_inputs(later).digest != digest
+    assert patched_kernel(texts, base).patched == find_kernel(later.name) == later
+    assert find_kernel(first.patched.name) == first.patched
+    git("checkout", "--quiet", "-B", "main", "v9.9")
+    assert patched_kernel(texts, base).patched == first.patched
+
+
+def test_a_kernel_of_an_earlier_numalab_keeps_its_name(with_defaults: Path, tmp_path: Path) -> None:
+    """Its record has no commit."""
+    folder, _ = in_git(with_defaults)
+    (tmp_path / "x.patch").write_text(patch())
+    base = f"git:{folder}@main"
+    old = save_patch(load_series(tmp_path / "x.patch"), base, "linux-source-9.9-main", named=False)
+    assert patched_kernel([str(tmp_path / "x.patch")], base).patched.name == old.kernel
+    [record] = saved_patches()
+    assert record.commit
+
+
+@pytest.mark.parametrize("text", ["{}/x.patch", "change"])
+def test_two_bases_of_one_name_give_kernels_of_two_names(
+    with_defaults: Path, tmp_path: Path, text: str
+) -> None:
+    """As two clones of one name, and as branches of two remotes."""
+    folder, git = in_git(with_defaults)
+    (tmp_path / "x.patch").write_text(patch())
+    for remote in ("a", "b"):
+        git("update-ref", f"refs/remotes/{remote}/main", "main")
+    bases = [f"git:{folder}@a/main", f"git:{folder}@b/main"]
+    first, second = (patched_kernel([text.format(tmp_path)], base).patched for base in bases)
+    assert first.name != second.name
+    for spec in (first, second):
+        assert find_kernel(spec.name) == spec
+        assert named_kernel(spec.name, Path("case.toml"), "k") == spec
+        assert list_all_kernels()[spec.name] == spec
+
+
+def test_a_name_that_two_kernels_have_is_refused(with_defaults: Path, tmp_path: Path) -> None:
+    """As an earlier numalab gave it."""
+    folder, git = in_git(with_defaults)
+    (tmp_path / "x.patch").write_text(patch())
+    series = load_series(tmp_path / "x.patch")
+    for remote in ("a", "b"):
+        git("update-ref", f"refs/remotes/{remote}/main", "main")
+        save_patch(series, f"git:{folder}@{remote}/main", remote, named=False)
+    for file in cache_dir("patches").glob("*/patch.json"):
+        file.write_text(re.sub('"kernel": "[ab]', '"kernel": "main', file.read_text()))
+    [name] = {record.kernel for record in saved_patches()}
+    message = f"'{re.escape(name)}' is the name of kernels on git:.*@a/main and git:.*@b/main; name"
+    with pytest.raises(UserError, match=message):
+        find_kernel(name)
+    with pytest.raises(UserError, match=message):
+        named_kernel(name, Path("case.toml"), "k")
+    again = patched_kernel([str(tmp_path / "x.patch")], f"git:{folder}@b/main").patched
+    assert again.name != name
+    assert find_kernel(again.name) == again
+    with pytest.raises(UserError, match=message):
+        find_kernel(name)
 
 
 def read_version(source: str) -> str:
