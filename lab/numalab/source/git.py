@@ -27,6 +27,7 @@ PREFIX = "git:"
 _PLAIN_MODES = ("100644", "100755")
 _REPOSITORY_MODE = "160000 "
 _NO_SPACE = "No space left"
+_NO_OBJECT = "invalid object"
 _FULL = 32 << 20  # bytes: what a full disk may still have
 _ALL_AT_THE_TOP = "/*"
 _STANDARD = "--exclude-standard"
@@ -75,9 +76,23 @@ def find_revision(text: str) -> GitTree:
     folder = _own_folder(path)
     commit = resolve(path, revision)
     tree = resolve(path, commit, "tree")
+    _check_whole(path, tree, revision)
     _own_repository(folder, path)
     named = git(["describe", "--always", "--tags", commit], cwd=path, check=False).stdout.strip()
     return GitTree(folder, tree, named or commit[:12])
+
+
+def _check_whole(path: Path, tree: str, revision: str) -> None:
+    """Raise UserError where a partial clone has not fetched all files of a tree."""
+    words = ["config", "--get-regexp", r"^(remote\..*\.promisor|extensions\.partialclone)$"]
+    if git(words, cwd=path, check=False).stdout:
+        words = ["rev-list", "--objects", "--missing=print", "--no-walk", tree]
+        if "\n?" in git(words, cwd=path).stdout:
+            raise UserError(_partial(revision), file=path)
+
+
+def _partial(revision: str) -> str:
+    return f"is a partial clone, which lacks files of {revision}; check it out in git to fetch them"
 
 
 def resolve(path: Path, revision: str, kind: Literal["commit", "tree", ""] = "") -> str:
@@ -87,8 +102,8 @@ def resolve(path: Path, revision: str, kind: Literal["commit", "tree", ""] = "")
     """
     name = f"{revision}^{{{kind}}}" if kind else revision
     done = git(["rev-parse", "--verify", "--end-of-options", name], cwd=path, check=False)
-    if done.returncode != 0:
-        reason = done.stderr.strip().rpartition("\n")[2]
+    if done.returncode != 0 or done.stdout.startswith("^"):
+        reason = done.stderr.strip().rpartition("\n")[2] or "^ leaves commits out"
         raise UserError(f"git finds no {revision!r}: {reason}", file=path)
     return done.stdout.strip()
 
@@ -105,8 +120,15 @@ def snapshot(path: Path) -> GitTree:
     is_top = bool(top) and Path(top).resolve() == path.resolve()
     with locked(folder / "snapshot.lock"):
         repository = _own_repository(folder, path if is_top else None)
+        index = folder / "snapshot.index"
         try:
-            tree = _write_tree(path, repository, folder / "snapshot.index", is_top)
+            try:
+                tree = _write_tree(path, repository, index, is_top)
+            except CommandFailed as failed:
+                if _NO_OBJECT not in failed.completed.stderr:
+                    raise
+                index.unlink()  # it has files whose objects were the user's until `git gc`
+                tree = _write_tree(path, repository, index, is_top)
         except CommandFailed as failed:
             if _is_full(folder, failed):
                 raise _unwritten(folder, repository, failed) from None
@@ -215,7 +237,11 @@ def format_patches(path: Path, first: str, last: str) -> tuple[bytes, ...]:
     words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-M", "-U3"]
     # Into files, because lines of a kernel may not be UTF-8.
     with tempfile.TemporaryDirectory() as scratch:
-        git([*words, "-o", scratch, commits], cwd=path)
+        done = git([*words, "-o", scratch, commits], cwd=path, check=False)
+        if done.returncode:
+            if "promisor remote" in done.stderr:
+                raise UserError(_partial("these commits"), file=path)
+            raise CommandFailed(done)
         files = {int(file.name.partition("-")[0]): file for file in Path(scratch).iterdir()}
         files.pop(0, None)  # the cover letter of format.coverLetter
         mails = [mail for _, file in sorted(files.items()) if (mail := file.read_bytes())]

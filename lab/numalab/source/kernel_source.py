@@ -192,5 +192,8 @@ def _makefile_version(tarball: Path) -> dict[str, str]:
 def _git_source(text: str, tree: git.GitTree) -> Source:
     version = parse_version(git.read_blob(tree, "Makefile"))
     if not version:
-        raise UserError(f"{text!r} holds no kernel: it has no Makefile of one")
+        reason = f"{text!r} holds no kernel: it has no Makefile of one"
+        if (home_expanded(text) / "objects").is_dir():
+            reason += f"; git:{text}@REVISION reads a bare repository"
+        raise UserError(reason)
     return Source(text, tree.tree, version, f"git {tree.revision}", tree=tree)

@@ -153,6 +153,31 @@ def test_a_repository_lacks_what_it_would_fetch(repository: Path, tmp_path: Path
     assert not mark.exists()
 
 
+def test_a_partial_clone_names_what_it_lacks(repository: Path, tmp_path: Path) -> None:
+    git(repository, "config", "uploadpack.allowFilter", "true")
+    words = ["clone", "--quiet", "--bare", "--filter=blob:none", f"file://{repository}"]
+    git(tmp_path, *words, str(tmp_path / "partial"))
+    message = "partial: is a partial clone, which lacks files of "
+    with pytest.raises(UserError, match=message + "main; check it out in git to fetch them"):
+        find_source(f"git:{tmp_path / 'partial'}@main")
+    with pytest.raises(UserError, match=message + "these commits"):
+        find_series(f"git:{tmp_path / 'partial'}@v9.9..main")
+    git(tmp_path, "clone", "--quiet", *words[3:], str(tmp_path / "work"))
+    whole = find_source(f"git:{tmp_path / 'work'}@main")
+    assert whole.digest == find_source(f"git:{repository}@main").digest
+
+
+def test_a_folder_is_read_after_git_removed_objects(repository: Path) -> None:
+    """The index of the snapshot has files whose objects were those of a commit of the user."""
+    write(repository, "line 5\n", "line five\n")
+    git(repository, "commit", "--quiet", "-am", "to be undone")
+    before = find_source(str(repository)).digest
+    git(repository, "reset", "--quiet", "HEAD~1")
+    git(repository, "reflog", "expire", "--expire=now", "--all")
+    git(repository, "gc", "--quiet", "--prune=now")
+    assert find_source(str(repository)).digest == before
+
+
 def test_a_folder_is_taken_as_it_is_now(repository: Path) -> None:
     write(repository, "line 5\n", "line five\n")
     (repository / "new.c").write_text("new\n")
@@ -308,6 +333,8 @@ def shown(repository: Path, name: str) -> str | None:
         ("git:/no/such/folder@v1", "'/no/such/folder' is no folder (git:PATH@REVISION)"),
         ("git:{repository}@v8", "git finds no 'v8'"),
         ("git:{repository}@--help", "git finds no '--help'"),
+        ("git:{repository}@^main", "git finds no '^main': ^ leaves commits out"),
+        ("{repository}/.git", "of one; git:{repository}/.git@REVISION reads a bare repository"),
         ("git:{repository}@HEAD:kernel", "holds no kernel: it has no Makefile of one"),
         ("git:{project}", "git finds no 'HEAD'"),
         ("{project}", "holds no kernel: it has no Makefile of one"),
@@ -318,7 +345,7 @@ def test_what_is_no_source_is_named(
 ) -> None:
     with pytest.raises(UserError) as caught:
         find_source(text.format(repository=repository, project=project))
-    assert message in str(caught.value)
+    assert message.format(repository=repository) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -327,6 +354,7 @@ def test_what_is_no_source_is_named(
         ("git:{repository}@main", "'main' is no range FROM..TO"),
         ("git:{repository}@main..main", "no commit in main..main"),
         ("git:{repository}@v9.9..nope", "git finds no 'nope'"),
+        ("git:{repository}@^v9.9..main", "git finds no '^v9.9'"),
         ("no-such-series", "'no-such-series' is no series: no such file"),
     ],
 )
