@@ -13,6 +13,7 @@ from numalab.locks import locked
 from numalab.progress import Progress
 from numalab.source import git
 from numalab.source.kernel_source import ENDINGS, fetch_source, unpack
+from numalab.source.mailbox import with_line_feeds
 from numalab.source.patch import HunkFailed, PatchError, renew_offsets
 from numalab.source.plain_files import NotPlain
 from numalab.source.series import (
@@ -200,6 +201,11 @@ def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, .
     if not folder.is_dir():
         raise UserError("only the patches of a folder can be refreshed", file=folder)
     series = load_series(folder)
+    for patch in series.patches:
+        if not patch.path.exists():  # it is one of several mails
+            box = patch.path.with_name(patch.path.name.rpartition(", patch ")[0])
+            reason = "is a mailbox of several patches; save each as a file to refresh it"
+            raise UserError(reason, file=box)
     source = fetch_source(base.source, tell)
     with locked(source.folder / "lock", lambda: tell("waiting for another build", None)):
         tell(f"unpacking {source.name}", None)
@@ -211,8 +217,11 @@ def refresh_series(text: str, base: KernelSpec, tell: Progress) -> tuple[Path, .
         )
     changed = [path for path, new in texts.items() if new != read_patch(path)]
     for path in changed:
+        data, old = texts[path].encode("utf-8", "surrogateescape"), path.read_bytes()
+        if with_line_feeds(old) != old:
+            data = data.replace(b"\n", b"\r\n")
         with replacing(path) as new:
-            new.write_bytes(texts[path].encode("utf-8", "surrogateescape"))
+            new.write_bytes(data)
     return tuple(changed)
 
 
@@ -230,7 +239,7 @@ def _renewed(
             if patch in series.patches:
                 texts[patch.path] = renew_offsets(read_patch(patch.path), current)
         except PatchError as error:
-            reason = f"cannot be refreshed: {error}; an encoded mail must be decoded first"
+            reason = f"cannot be refreshed: {error}; first unpack a packed file or decode a mail"
             raise UserError(reason, file=patch.path) from None
         except (HunkFailed, NotPlain) as error:
             raise UserError(f"does not apply: {error}", file=patch.path) from None

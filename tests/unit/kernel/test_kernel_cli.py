@@ -1,4 +1,5 @@
 import base64
+import gzip
 import json
 import re
 from pathlib import Path
@@ -124,10 +125,32 @@ def test_refresh_renews_offsets(project: Path) -> None:
     mail = project / "mails/0001.patch"
     mail.parent.mkdir()
     mail.write_text(head + base64.encodebytes(text.encode()).decode())
-    with pytest.raises(UserError, match=r"0001\.patch: cannot be refreshed: holds no diff; an enc"):
+    with pytest.raises(
+        UserError, match=r"0001\.patch: cannot be refreshed: holds no diff; first unp"
+    ):
         numalab("refresh", str(mail.parent), "--base", "plain")
     with pytest.raises(UserError, match="only the patches of a folder can be refreshed"):
         numalab("refresh", str(patch), "--base", "plain")
+
+
+def test_refresh_keeps_the_ends_of_lines_and_refuses_what_it_cannot_write(project: Path) -> None:
+    text = (project / "kernel-configs/series/change/0001-change.patch").read_text()
+    moved = text.replace("@@ -9,3 +9,3 @@", "@@ -4,3 +14,3 @@")
+    folder = project / "mails"
+    folder.mkdir()
+    patch = folder / "0001.patch"
+    patch.write_bytes(moved.replace("\n", "\r\n").encode())
+    assert numalab("refresh", str(folder), "--base", "plain").stdout == f"renewed {patch}\n"
+    assert patch.read_bytes() == text.replace("\n", "\r\n").encode()
+    patch.rename(folder / "away")
+    box = "".join(f"From {n} Mon Sep 17 00:00:00 2001\nFrom: x\n\n{moved}" for n in range(2))
+    (folder / "a.mbox").write_text(box.replace("line ten", "line 11", 1))
+    with pytest.raises(UserError, match=r"a\.mbox: is a mailbox of several patches; save each as"):
+        numalab("refresh", str(folder), "--base", "plain")
+    (folder / "a.mbox").unlink()
+    (folder / "0001.patch.gz").write_bytes(gzip.compress(moved.encode()))
+    with pytest.raises(UserError, match=r"0001\.patch\.gz: .*holds no diff; first unpack a packed"):
+        numalab("refresh", str(folder), "--base", "plain")
 
 
 def test_a_missing_source_does_not_hide_the_list(project: Path) -> None:
