@@ -7,6 +7,7 @@
 #define RANKS_H
 
 #define NOT_YET_MS 60 /* how long a task may wait for what happens at once */
+#define AT_ONCE_MS 20 /* on CPUs that take turns */
 #define YIELDS 100 /* for a priority */
 #define MOST_TRIES 3 /* of a scene: a CPU may be busy with something else just then */
 
@@ -134,6 +135,16 @@ static int runs_soon(void)
 	return probes->ran;
 }
 
+/* Without sleep: a CPU that becomes idle looks for waiting tasks, and has them pushed to others (pull_rt_task()). */
+static int is_at_once(volatile int *flag)
+{
+	uint64_t end = clock_ns(CLOCK_MONOTONIC) + AT_ONCE_MS * MS_NS;
+
+	while (!*flag && clock_ns(CLOCK_MONOTONIC) < end)
+		;
+	return *flag;
+}
+
 /* A task that waits behind a real-time one, and gets another mask. */
 static void probe_waiter_moves(int from, int to, unsigned int policy, const char *name)
 {
@@ -162,23 +173,30 @@ static cpu_set_t pair_of(int cpu, int other)
 	return both;
 }
 
+enum { FAIR = 1, LOWER };
+
 static void leave(void)
 {
 	spin_until(&probes->go);
 	if (probes->level) {
-		set_policy(SCHED_OTHER, 0, 0);
+		if (probes->level == LOWER)
+			set_policy(SCHED_FIFO, 5, 0);
+		else
+			set_policy(SCHED_OTHER, 0, 0);
 		spin_until(&probes->done);
 	}
 }
 
-/* A task that waits behind another one moves to a CPU that a third one leaves, or on which that becomes fair. */
-static int is_pulled(int cpu, int other, int becomes_fair)
+/* A task that waits behind another one moves to a CPU that a third one leaves, or on which that BECOMES fair or less
+ * urgent.
+ */
+static int is_pulled(int cpu, int other, int becomes)
 {
 	pid_t holder, waiter, third;
 	cpu_set_t both = pair_of(cpu, other);
 	int pulled;
 
-	reset_scene(becomes_fair);
+	reset_scene(becomes);
 	probes->go = 0;
 	third = begin_actor(other, SCHED_FIFO, 30, leave);
 	holder = begin_actor(cpu, SCHED_FIFO, 20, hold);
@@ -189,7 +207,7 @@ static int is_pulled(int cpu, int other, int becomes_fair)
 	sleep_ns(1000000);
 	expect("waits-for-both", probes->ran, 0);
 	probes->go = 1;
-	pulled = runs_soon();
+	pulled = is_at_once(&probes->ran);
 	probes->done = 1;
 	end_actor(holder);
 	end_actor(waiter);
@@ -226,7 +244,7 @@ static int is_pushed(int cpu, int other, int second)
 	for (int number = 0; number < 2; number++)
 		expect("widen-masks", sched_setaffinity(pids[number], sizeof(both), &both), 0);
 	probes->go = 1;
-	pushed = runs_soon() && probes->ready;
+	pushed = is_at_once(&probes->ran) && is_at_once(&probes->ready);
 	probes->done = 1;
 	for (int number = 0; number < 2; number++)
 		end_actor(pids[number]);
@@ -267,7 +285,8 @@ static void probe_ranks(int pulls)
 	probe_waiter_moves(cpus[1], cpus[0], SCHED_FIFO, "fifo-waiter-moves");
 	if (pulls && count > 2) {
 		probe_scene("pulled", is_pulled, cpus, 0);
-		probe_scene("pulled-from-fair", is_pulled, cpus, 1);
+		probe_scene("pulled-from-fair", is_pulled, cpus, FAIR);
+		probe_scene("pulled-from-lower", is_pulled, cpus, LOWER);
 	}
 	if (count > 2) {
 		probe_scene("pushed-equal", is_pushed, cpus, 20);
