@@ -183,13 +183,13 @@ def _beside_waker(run: LoadRecording, *, nodes: bool) -> float | None:
     return 100.0 * same / count if count >= _FEWEST else None
 
 
-@register_difference(Quantity("wakees-on-their-wakers-cpu", "%", 10.0, apart=1.5))
+@register_difference(Quantity("wakees-on-their-wakers-cpu", "%", 10.0, apart=1.8))
 def on_wakers_cpu(run: LoadRecording) -> float | None:
     """The share of wake-ups of wakees on the CPU where their waker runs."""
     return _beside_waker(run, nodes=False)
 
 
-@register_difference(Quantity("wakees-on-their-wakers-node", "%", 25.0, apart=1.5))
+@register_difference(Quantity("wakees-on-their-wakers-node", "%", 25.0, apart=2.0))
 def on_wakers_node(run: LoadRecording) -> float | None:
     """The share of wake-ups of wakees on the node where their waker runs."""
     return _beside_waker(run, nodes=True)

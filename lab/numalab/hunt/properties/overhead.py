@@ -89,7 +89,7 @@ def faults(run: LoadRecording) -> float | None:
     return _for_user(run, "numa_hint_faults")
 
 
-@register_difference(Quantity("numa-task-moves", "a second and memory user", 0.5, apart=1.8))
+@register_difference(Quantity("numa-task-moves", "a second and memory user", 0.5, apart=2.0))
 def task_moves(run: LoadRecording) -> float | None:
     """Moves and swaps of tasks by NUMA balancing."""
     users, seconds = run.memory_users, run.window.length_ns / 1e9
@@ -99,7 +99,7 @@ def task_moves(run: LoadRecording) -> float | None:
     return moved / seconds / users
 
 
-@register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0, apart=1.4))
+@register_difference(Quantity("numa-pages-moved", "a second and memory user", 100.0, apart=1.6))
 def pages_moved(run: LoadRecording) -> float | None:
     """Pages that NUMA balancing migrated."""
     return _for_user(run, "numa_pages_migrated")
@@ -142,7 +142,7 @@ def _timers(run: LoadRecording, *, idle: bool) -> float | None:
 
 
 @register_difference(
-    Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",), apart=1.2)
+    Quantity("timer-interrupts-of-idle-cpus", "a second and CPU", 50.0, ("more",), apart=1.4)
 )
 def timers_idle(run: LoadRecording) -> float | None:
     """Timer interrupts of CPUs that are idle for most of the time."""

@@ -46,7 +46,7 @@ def _due(weights: dict[int, float], cpus: int) -> dict[int, float]:
     return due
 
 
-@register_difference(Quantity("wake-ups-on-idle-cores", "%", 25.0, apart=1.6))
+@register_difference(Quantity("wake-ups-on-idle-cores", "%", 25.0, apart=1.9))
 def woken_on_idle_cores(run: LoadRecording) -> float | None:
     """With SMT, the share of wake-ups whose CPU has idle siblings, if its node has an idle core."""
     packaging = run.topology.packaging
@@ -80,7 +80,7 @@ def wait_of_children(run: LoadRecording) -> float | None:
     return sum(total(run.waits[pid]) for pid in children) / len(children) / MS
 
 
-@register_difference(Quantity("children-on-their-parents-node", "%", 10.0, apart=1.3))
+@register_difference(Quantity("children-on-their-parents-node", "%", 25.0, apart=2.0))
 def on_parents_node(run: LoadRecording) -> float | None:
     """The share of children that first run on the node of their parent, if a part has only one."""
     nodes = run.topology.nodes_of_cpus

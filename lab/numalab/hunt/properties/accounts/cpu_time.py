@@ -71,7 +71,7 @@ def _outside(ticks: int, ran_ns: int) -> float:
     return max(0.0, -rest, rest - 2 * _TICK_MS)
 
 
-@register_difference(Quantity("system-time-of-hogs", "%", 5.0, apart=1.6))
+@register_difference(Quantity("system-time-of-hogs", "%", 5.0, apart=2.0))
 def system_time_of_hogs(run: LoadRecording) -> float | None:
     """System time of hogs."""
     hogs = [
