@@ -26,7 +26,7 @@ class Noise:
 NOISE: Mapping[str, Noise] = {
     "reachability": Noise(0.05, 2.0),
     "work-conservation": Noise(50.0, 2.4),
-    "idle-neighbours": Noise(4.0, 1.7),
+    "idle-neighbours": Noise(4.0, 2.0),
     "lost-time": Noise(0.05, 2.0),
     "spread": Noise(0.7, 1.6),
     "fairness": Noise(0.0, 1.25),
@@ -46,7 +46,7 @@ NOISE: Mapping[str, Noise] = {
     "numa-sticks": Noise(2.0, 1.6),
     "page-moves": Noise(150.0, 2.2),
     "storms": Noise(500.0, 1.7),
-    "quota": Noise(0.0, 1.1),
+    "quota": Noise(0.0, 1.2),
     "quota-turns": Noise(0.05, 2.0),  # the most of 16 pairs of five loads
     "group-shares": Noise(0.0, 1.1),
     "utilization": Noise(60.0, 1.5),
