@@ -15,8 +15,9 @@ from numalab.hunt.compare.run_queues import Word, member_at
 from numalab.hunt.finding import BootResult
 from numalab.hunt.suspects.suspect import Suspect
 
-# Of Fisher's exact test for one word. Some 20 of 864 words are neither always 0 nor never.
-_CHANCE = 1e-3
+# Of Fisher's exact test for one word. Some 20 of 864 words are neither always 0 nor never, so this
+# costs boots, but no false positive: the boots that confirm decide.
+_CHANCE = 1e-2
 
 
 @dataclass
