@@ -322,7 +322,7 @@ def test_the_list_of_bugs_is_what_hunts_printed() -> None:
             for name in names:
                 outcomes = _confirmed(f"{prefix}{name}")
                 assert outcomes and any(outcomes) is expected, name
-    assert f"It found {count[True]} of {sum(count.values())} known bugs" in SAID
+    assert f"it found {count[True]} of {sum(count.values())} known bugs" in SAID
 
 
 def test_the_table_of_missing_branch_outcomes_is_what_was_classified() -> None:
