@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from numalab.machine.model import DETERMINISTIC
-from numalab.measure import Direction, MeasureKind
+from numalab.measure import Direction, MeasureKind, SourceKind
 from numalab.results.layout import Results
 from numalab.results.manifest import EXECUTION, NONE, UNKNOWN, Manifest, RunStatus, brief
 from numalab.results.reader import StoredRun, load_runs
@@ -34,8 +34,14 @@ _INPUTS: Mapping[str, Callable[[Manifest], Any]] = {
     "image": lambda run: run.image.digest[:12],
     "pages": lambda run: run.pages,
     "QEMU": lambda run: None if run.versions.qemu == UNKNOWN else run.versions.qemu,
-    **{name: partial(Manifest.execution, key=key) for key, name in EXECUTION.items()},
+    **{
+        name: partial(Manifest.execution, key=key)
+        for key, name in EXECUTION.items()
+        if key != "metrics"
+    },
 }
+# Inputs that must also be the same for measures from the workload's output.
+_OUTPUT: Mapping[str, Callable[[Manifest], Any]] = {EXECUTION["metrics"]: lambda run: run.metrics}
 # Inputs that must also be the same for measures of time, unless time is virtual.
 _HOST: Mapping[str, Callable[[Manifest], Any]] = {
     "host processor": lambda run: run.host and run.host.processor,
@@ -174,17 +180,21 @@ def compare_results(before: Results, after: Results) -> Versus:
 
 
 def _side(results: Results) -> _Side:
-    """Read one result: its finished runs by cell, and the states of its unfinished runs."""
+    """Read one result: its finished runs by cell, and the states of its unfinished runs.
+
+    Runs that a budget left out count as not planned.
+    """
     plan, runs = load_runs(results)
+    states = [run for run in read_progress(results).runs if run.state is not State.LEFT_OUT]
+    names = {run.run for run in states}
     planned: dict[str, list[int]] = {}
-    for run in plan.runs:
+    for run in (run for run in plan.runs if run.id in names):
         planned.setdefault(f"{run.cell.name}_{run.variant}", []).append(run.seed)
     finished: dict[str, list[StoredRun]] = {name: [] for name in planned}
     for stored in runs:
         if stored.manifest.status is RunStatus.OK:
             name = f"{stored.cell.name}_{stored.manifest.variant}"
             finished.setdefault(name, []).append(stored)
-    states = read_progress(results).runs
     unfinished = tuple(state for state in states if state.state is not State.DONE)
     return _Side(plan.capture, plan.cmdline, finished, planned, unfinished)
 
@@ -299,9 +309,11 @@ def _measure(
     about = next(run.measures[name] for run in [*new, *old] if name in run.measures)
     before, after = ([run.value(name) for run in side] for side in (old, new))
     reasons = [*differs, *(host if about.info.kind == MeasureKind.TIMING else ())]
+    if about.info.comes_from(SourceKind.WORKLOAD):
+        reasons += _differences(_OUTPUT, old, new)
     infos = [run.measures[name].info for run in [*old, *new] if name in run.measures]
     reasons += [
-        f"{what}: it changed between the two"
+        f"{what}: not the same in all runs"
         for what in ("definition", "direction", "unit")
         if len({getattr(info, what) for info in infos}) > 1
     ]

@@ -229,8 +229,15 @@ class StoredPlan(Stored):
 
     @property
     def out_of_time(self) -> int:
-        """How many of the runs a budget of time left out, by the remarks."""
-        budgets = [remark for remark in self.remarks if isinstance(remark, BudgetRemark)]
+        """How many of the runs a budget of time left out, by the remarks.
+
+        Older plans do not have the runs that a budget left out.
+        """
+        budgets = [
+            remark
+            for remark in self.remarks
+            if isinstance(remark, BudgetRemark) and remark.planned <= len(self.runs)
+        ]
         ends = [remark for remark in self.remarks if isinstance(remark, TimeOverRemark)]
         left_out = sum(remark.planned - remark.chosen for remark in budgets)
         return left_out + sum(remark.left for remark in ends)

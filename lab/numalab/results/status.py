@@ -1,8 +1,9 @@
 """Reads the progress of a study from the folder of its results, also while it runs."""
 
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from numalab.errors import UserError
@@ -11,7 +12,7 @@ from numalab.guest.console import parse_beat, printable
 from numalab.locks import is_locked
 from numalab.results.layout import Results
 from numalab.results.manifest import Manifest, RunStatus
-from numalab.results.plan import PlannedRun
+from numalab.results.plan import PlannedRun, StoredPlan
 from numalab.results.reader import load_manifest, load_plan, load_study, load_unfinished
 from numalab.run_dir import RunDir
 
@@ -27,6 +28,7 @@ class State(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     WAITING = "waiting"
+    LEFT_OUT = "left out"  # by a budget of time
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,15 @@ class RunState:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a study; `active` while a numalab process executes it."""
+    """The progress of a study; `active` while a numalab process executes it.
+
+    `out_of_time` is how many runs a budget leaves out, also while it is unknown which.
+    """
 
     study: str
     active: bool
     runs: tuple[RunState, ...]
+    out_of_time: int = 0
 
     def count(self, state: State) -> int:
         """Count the runs in a state."""
@@ -60,7 +66,8 @@ class Progress:
             return None
         mean = sum(durations) / len(durations)
         under_way = [run for run in self.runs if run.state is State.RUNNING]
-        left = mean * (self.count(State.WAITING) + len(under_way))
+        idle = self.count(State.WAITING) + self.count(State.LEFT_OUT)
+        left = mean * (max(0, idle - self.out_of_time) + len(under_way))
         left -= sum(min(mean, run.seconds or 0.0) for run in under_way)
         return left / max(1, len(under_way))
 
@@ -74,13 +81,24 @@ def read_progress(results: Results) -> Progress:
         ended |= {run.id: run.manifest for run in load_study(results)[1]}
     else:
         ended = {name: load_manifest(directory) for name, directory in results.finished().items()}
-    states = tuple(
+    states = [
         _ended(run, ended[run.id])
         if run.id in ended
         else unfinished_state(results, run, active=active)
         for run in plan.runs
-    )
-    return Progress(plan.study, active, states)
+    ]
+    left_out = out_of_time(plan, (run.run for run in states if run.state is State.WAITING))
+    runs = (replace(run, state=State.LEFT_OUT) if run.run in left_out else run for run in states)
+    return Progress(plan.study, active, tuple(runs), plan.out_of_time)
+
+
+def out_of_time(plan: StoredPlan, waiting: Iterable[str]) -> frozenset[str]:
+    """Return which of the runs that never started a budget of time left out, by the plan.
+
+    The plan only counts them: all, or none where another end left more.
+    """
+    runs = frozenset(waiting)
+    return runs if len(runs) <= plan.out_of_time else frozenset()
 
 
 def _ended(run: PlannedRun, about: Manifest) -> RunState:

@@ -19,7 +19,7 @@ from numalab.files import write_json
 from numalab.guest.verdicts import Verdict
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.locks import locked
-from numalab.results.status import State, read_progress
+from numalab.results.status import Progress, RunState, State, read_progress
 from numalab.run_dir import RunDir
 from numalab.study.machine_table import MachineTable
 from numalab.study.plan import plan_study
@@ -169,6 +169,13 @@ def test_how_far_results_are(tmp_path: Path) -> None:
     assert not after.active
     assert {run.run: run.state for run in after.runs}["ring-4_few_after_2"] == "interrupted"
     assert after.seconds_left is None
+
+
+@pytest.mark.parametrize(("left_out", "seconds"), [(0, 220.0), (20, 20.0), (21, 10.0), (30, 10.0)])
+def test_runs_that_a_budget_leaves_out_take_no_time(left_out: int, seconds: float) -> None:
+    states = [State.DONE, State.RUNNING, *[State.WAITING] * 21]
+    runs = [RunState(f"r{n}", state, seconds=10.0 * (n == 0)) for n, state in enumerate(states)]
+    assert Progress("s", True, tuple(runs), left_out).seconds_left == seconds
 
 
 def test_the_status_of_something_else(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,8 +240,24 @@ def test_a_measure_that_means_something_else_is_not_comparable(
         edit(path, lambda measures: measures[0].update({what: value}))
     cell = cells(other)[AFTER]
     assert numalab(other, EXAMPLE, "--fail-on", "worse").exit_code == 0  # it has no direction
-    assert cell.measures[0].comparison.verdict.endswith(f"{what}: it changed between the two")
+    assert cell.measures[0].comparison.verdict.endswith(f"{what}: not the same in all runs")
     assert incomparable(cell) == unmeasured(cell) | {cell.measures[0].measure}
+
+
+def test_other_metrics_of_the_workload_concern_only_what_its_output_gives(
+    other: Path, tmp_path: Path
+) -> None:
+    before = Path(shutil.copytree(EXAMPLE, tmp_path / "before"))
+    for path, digest in ((before, "1" * 32), (other, "2" * 32)):
+        for stored in path.glob("runs/*/manifest.json"):
+            edit(stored, partial(dict.update, metrics=digest))
+    measures = json.loads((other / "runs" / f"{AFTER}_1" / "measures.json").read_text())
+    printed = {entry["name"] for entry in measures if entry["source"].startswith("workload: ")}
+    for cell in compare_results(Results(before), Results(other)).cells:
+        assert cell.differs == ()
+        compared = {row.measure for row in cell.measures}
+        assert incomparable(cell) == unmeasured(cell) | (printed & compared)
+        assert "metrics of the workload: 1" in outcome(cell, "throughput")[1]
 
 
 def test_a_measure_that_must_not_be_compared_does_not_pass(other: Path) -> None:
@@ -320,6 +337,22 @@ def test_a_cell_that_finished_in_neither_result_is_named(tmp_path: Path) -> None
     assert "2 runs failed: the guest did not boot" in first
     assert "not compared, no run of it finished: ring-4_hogs_before; ring-4_hogs_after" in first
     assert numalab(*paths, "--fail-on", "worse").exit_code == 1
+
+
+@pytest.mark.parametrize(("planned", "code"), [(4, 0), (3, 1)])
+def test_runs_that_a_budget_left_out_are_not_missing(
+    tmp_path: Path, planned: int, code: int
+) -> None:
+    """But where another end left more, nothing says which they are."""
+    paths = [copy_with_cells(tmp_path / name, ["hogs"]) for name in ("first", "second")]
+    remark = {"kind": "budget", "chosen": 2, "planned": planned, "seconds": 60.0}
+    for path in paths:
+        edit(path / "plan.json", lambda plan: plan.update(remarks=[remark]))
+    done = numalab(*paths, "--fail-on", "worse")
+    assert done.exit_code == code
+    assert [text in done.stdout for text in ("not run", "not compared")] == [code == 1] * 2
+    whole = copy_with_cells(tmp_path / "whole", [])
+    assert numalab(paths[0], whole, "--fail-on", "worse").exit_code == code
 
 
 def test_more_repetitions_in_one_result_are_said(tmp_path: Path) -> None:

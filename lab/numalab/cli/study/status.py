@@ -16,7 +16,8 @@ from numalab.units import format_seconds, runs_of
 
 MOST_ROWS = 1000  # runs that are shown
 # What needs attention first.
-ORDER = (State.FAILED, State.INTERRUPTED, State.RUNNING, State.WAITING, State.DONE)
+ORDER = (State.FAILED, State.INTERRUPTED, State.RUNNING, State.WAITING, State.LEFT_OUT, State.DONE)
+_IDLE = (State.WAITING, State.LEFT_OUT, State.DONE)
 STYLES = {State.DONE: "blue", State.RUNNING: "bold", State.FAILED: "bold dark_orange"}
 
 
@@ -49,7 +50,7 @@ def _text(progress: Progress) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     rows = sorted(progress.runs, key=lambda run: ORDER.index(run.state))
     if len(rows) > MOST_ROWS:  # of very many, those that went wrong or are under way
-        rows = [run for run in rows if run.state not in (State.WAITING, State.DONE)][:MOST_ROWS]
+        rows = [run for run in rows if run.state not in _IDLE][:MOST_ROWS]
     for run in rows:
         seconds = "" if run.seconds is None else format_seconds(run.seconds)
         state = Text(run.state, STYLES.get(run.state, "dim"))

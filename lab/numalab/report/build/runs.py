@@ -13,7 +13,7 @@ from numalab.results.layout import Results
 from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 from numalab.results.plan import Cell, PlannedRun, StoredPlan
 from numalab.results.reader import StoredRun, load_manifest, load_unfinished
-from numalab.results.status import RunState, State, unfinished_state
+from numalab.results.status import RunState, State, out_of_time, unfinished_state
 
 LONGEST_REASON = 4000  # characters: of a reason that a guest wrote
 _STATUS = {State.FAILED: RunStatus.FAILED, State.INTERRUPTED: RunStatus.INTERRUPTED}
@@ -69,15 +69,15 @@ def unfinished_by_cell(
     }
     named = {*ended, *errors}
     idle = {
-        planned
+        planned.id
         for planned, state in states.items()
         if state.state is State.WAITING and planned.id not in named
     }
-    out_of_time = idle if len(idle) <= plan.out_of_time else frozenset()
+    left_out = out_of_time(plan, idle)
     runs: dict[Cell, list[document.Run]] = {}
     for planned, state in states.items():
         about = ended.get(planned.id) or _manifest(results, state)
-        why = replace(state, text=document.NO_TIME) if planned in out_of_time else state
+        why = replace(state, text=document.NO_TIME) if planned.id in left_out else state
         run = _unfinished(planned, why, about, errors.get(planned.id, ""))
         runs.setdefault(planned.cell, []).append(run)
     return {cell: tuple(of_cell) for cell, of_cell in runs.items()}
