@@ -45,7 +45,6 @@ from numalab.patch.warned import reports_of
 from numalab.places import project_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
-from numalab.reach.counting import read_reaches
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, PatchReach, Reached, RunReach
 from numalab.reach.prepare import prepare_reach
@@ -53,6 +52,7 @@ from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.results.layout import Results
 from numalab.results.plan import texts
+from numalab.results.reader import load_reaches
 from numalab.source.changes import FileChange
 from numalab.workload.workload_files import shaker
 
@@ -330,6 +330,6 @@ def _reach(
     """Return which changed lines ran; None if nothing counted."""
     if study.setting.reach is None:
         return None
-    runs = [(str(cell), reach) for cell, reach in read_reaches(outcome.counted)]
+    runs = [(str(cell), reach) for cell, reach in load_reaches(outcome.counted)]
     every = [*runs, *(("hunt", reach) for reach in hunted)]
     return merged(every) if every else None

@@ -10,10 +10,10 @@ from numalab.patch.screening import SCREEN, SLOWER, ran_equally_often
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.verdict import LostRuns
 from numalab.patch.warned import NAMES, one_sided, reports_of, uncompared
-from numalab.reach.counting import read_reaches
 from numalab.reach.model import Side
 from numalab.recording.events import describe_lacking
 from numalab.results.plan import Cell
+from numalab.results.reader import load_reaches
 from numalab.units import counted, runs_of
 
 
@@ -37,7 +37,7 @@ def cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[
     once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
     yield from (f"{report}; more runs decide" for report in once)
     yield from uncompared(outcome)
-    if ran_equally_often(read_reaches(outcome.counted)):
+    if ran_equally_often(load_reaches(outcome.counted)):
         yield (
             "changed code ran equally often in each run: perhaps only in the boot, which all runs"
             " of a machine share"

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from numalab.reach.counting import read_reaches
 from numalab.reach.model import CodeChange, RunReach, Side
 from numalab.results.plan import Cell, PlannedRun
+from numalab.results.reader import load_reaches
 from numalab.run_dir import RunDir
 
 SCREEN = 0.55  # of the budget, from its start
@@ -28,7 +28,7 @@ def choose_cells(runs: Iterable[tuple[Cell, RunDir]], cells: Sequence[Cell]) -> 
     changes initial data, whose readers are not counted.
     """
     counted: dict[Cell, list[RunReach]] = {}
-    for cell, reach in read_reaches(runs):
+    for cell, reach in load_reaches(runs):
         counted.setdefault(cell, []).append(reach)
     return sort_cells(counted, cells)
 

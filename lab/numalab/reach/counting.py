@@ -1,10 +1,9 @@
 """Counts in one guest: gives QEMU the plugin, and reads what it counted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from numalab.document import read_record
 from numalab.emulator.reach_plugin_artifact import reach_plugin
@@ -16,8 +15,6 @@ from numalab.reach.counts import read_counts, write_sites
 from numalab.reach.line_table import LineTable, run_reach
 from numalab.reach.model import RunReach
 from numalab.run_dir import RunDir
-
-K = TypeVar("K")
 
 
 @contextmanager
@@ -43,15 +40,8 @@ def counting(machine: Machine, table: LineTable | None, run_dir: RunDir) -> Iter
 
 
 def read_reach(run_dir: RunDir) -> RunReach | None:
-    """Return the reach of a run; None where nothing was counted."""
+    """Return the reach of a run that just ended; None where nothing was counted."""
     return read_record(run_dir.reach, RunReach)
-
-
-def read_reaches(folders: Iterable[tuple[K, RunDir]]) -> Iterator[tuple[K, RunReach]]:
-    """Yield the reach of the runs that have one, each with its key."""
-    for key, directory in folders:
-        if (reach := read_reach(directory)) is not None:
-            yield key, reach
 
 
 def check_countable(mode: str) -> None:

@@ -78,7 +78,13 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
         raise UserError(reason, file=target, key="TARGET")
     load_plan(results)
     require_no_result(target, "TARGET")
-    files = [path for path in _files(results.path) if is_of_results(path.relative_to(results.path))]
+    # A folder that has a plan may have a compact form beside it, which nothing would read.
+    beside = set() if results.is_compact else {results.compact}
+    files = [
+        path
+        for path in _files(results.path)
+        if is_of_results(path.relative_to(results.path)) and path not in beside
+    ]
     compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=0, write_checksum=True)
     with (
         replacing(target) as temporary,
@@ -225,7 +231,8 @@ def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -
 def _check_plan(folder: Path, archive: Path) -> None:
     """Raise a UserError that names the archive, not the temporary folder, for a bad plan or two."""
     if all((folder / name).exists() for name in _PLANS):
-        raise UserError(f"holds {' and '.join(_PLANS)}: the runs of one only", file=archive)
+        reason = f"holds {' and '.join(_PLANS)}, of which only the first would be read"
+        raise UserError(reason, file=archive)
     try:
         load_plan(Results(folder))
     except UserError as error:

@@ -5,9 +5,9 @@ results are damaged.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ _MEASURES = TypeAdapter(tuple[StoredMeasure, ...])
 _MARKS = TypeAdapter(tuple[Mark, ...])
 
 M = TypeVar("M", bound=BaseModel)
+K = TypeVar("K")
 
 
 class _Formatted(Stored):
@@ -83,6 +84,13 @@ class StoredRun:
         """Return the value of a measure, None where the run could not measure it or lacks it."""
         stored = self.measures.get(measure)
         return None if stored is None else stored.value
+
+    def without(self, names: Collection[str]) -> "StoredRun":
+        """Return it without some measures."""
+        if not names:
+            return self
+        kept = {name: stored for name, stored in self.measures.items() if name not in names}
+        return replace(self, measures=kept)
 
 
 @contextmanager
@@ -245,8 +253,7 @@ def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
 def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest]:
     """Load the manifests of planned runs that ended without a result, by run.
 
-    Raises UserError for a failed run whose manifest is missing or damaged: without it, the run
-    would be one that was never tried.
+    Raises UserError for a failed run without a whole manifest: it would seem never tried.
     """
     if results.is_compact:
         with damage_explained(results.compact):
@@ -261,6 +268,9 @@ def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest
         if run.id in finished:
             continue
         if failed.path.exists():
+            if not failed.manifest.exists():
+                way_out = "remove this folder of a failed run, or repeat it with --resume"
+                raise UserError(f"no manifest (a full disk?): {way_out}", file=failed.path)
             manifests[run.id] = load_manifest(failed)
         elif interrupted.manifest.exists():
             manifests[run.id] = load_manifest(interrupted)
@@ -281,13 +291,19 @@ def load_reach(
         *((run.cell, run.directory) for run in stored),
         *((run.cell, results.failed(run.id)) for run in plan.runs),
     ]
-    of_runs = ((str(cell), _read_reach(folder.reach, RunReach)) for cell, folder in folders)
-    runs = [(cell, reach) for cell, reach in of_runs if reach is not None]
+    runs = [(str(cell), reach) for cell, reach in load_reaches(folders)]
     if (hunted := _read_reach(results.hunt_reach, PatchReach)) is not None:
         sides = (hunted.baseline, hunted.patched)
         runs = [*(("hunt", side) for side in sides if side is not None), *runs]
     latest = runs[-1][1].series if runs else ""
     return merged((label, run) for label, run in runs if run.series == latest) if runs else None
+
+
+def load_reaches(folders: Iterable[tuple[K, RunDir]]) -> Iterator[tuple[K, RunReach]]:
+    """Yield the reach of the runs that have one, each with its key. Raises UserError."""
+    for key, folder in folders:
+        if (reach := _read_reach(folder.reach, RunReach)) is not None:
+            yield key, reach
 
 
 def _read_reach(path: Path, model: type[M]) -> M | None:

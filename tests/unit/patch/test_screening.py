@@ -1,12 +1,23 @@
 """Which cells a patch's experiment runs: by reach, by time, spread over machines and loads."""
 
+from pathlib import Path
+
 import pytest
 
+from numalab.errors import UserError
 from numalab.patch.experiment import ExperimentOutcome
-from numalab.patch.screening import fitting, lacks_seeds, ran_equally_often, sort_cells, spread
+from numalab.patch.screening import (
+    choose_cells,
+    fitting,
+    lacks_seeds,
+    ran_equally_often,
+    sort_cells,
+    spread,
+)
 from numalab.patch.standard import BASELINE, LOADS, MACHINES, PATCHED
 from numalab.reach.model import CodeChange, FunctionReach, LineReach, LineState, RunReach
 from numalab.results.plan import Cell, planned_run
+from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest, stored_run
 
 CELLS = [Cell(machine, load) for machine in MACHINES for load in LOADS]
@@ -105,3 +116,11 @@ def test_a_cell_is_compared_with_three_runs_of_both_kernels() -> None:
     whole = ExperimentOutcome(tuple(runs), 3, (), (), time_over=False)
     short = ExperimentOutcome(tuple(runs[1:]), 3, (), (), time_over=False)
     assert (whole.compared([cell]), short.compared([cell])) == ((cell,), ())
+
+
+def test_damaged_counts_of_a_run_are_not_those_of_a_run_without(tmp_path: Path) -> None:
+    directory = RunDir(tmp_path)
+    assert choose_cells([(A, directory)], [A]).reached == (A,)
+    directory.reach.write_text('{"series": "x"')
+    with pytest.raises(UserError, match=r"reach\.json: a file of these results is damaged"):
+        choose_cells([(A, directory)], [A])
