@@ -7,6 +7,7 @@ from typing import Literal
 
 from numalab.measure import Direction, MeasureInfo
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.report.build.study import several_units
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
@@ -77,15 +78,16 @@ def least_effect(comparison: Comparison, unit: str) -> float:
     return max(share, _LEAST_COUNT) if whole else share
 
 
-def judged(runs: Iterable[StoredRun]) -> tuple[MeasureInfo, ...]:
+def judged(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
     """Return the measures that a verdict may be about, in the order of measurement."""
     infos: dict[str, MeasureInfo] = {}
+    mixed = several_units(runs)
     for run in runs:
         for name, measure in run.measures.items():
             info = measure.info
             if name == _WORK and _DURATION in run.manifest.workload.parameters:
                 info = replace(info, direction=Direction.NONE)
-            if not (_ARBITRARY.search(name) or info.is_identifier):
+            if not (_ARBITRARY.search(name) or info.is_identifier or name in mixed):
                 infos.setdefault(name, info)
     return tuple(infos.values())
 

@@ -521,6 +521,8 @@ def test_less_cpu_time_in_a_fixed_time_is_no_improvement() -> None:
         manifest = run.manifest.model_copy(update={"workload": use})
         (info,) = judged([StoredRun(run.directory, manifest, {"user_time": time})])
         assert info.direction is direction
+    other = replace(measure, info=replace(measure.info, unit="apples"))
+    assert not judged([run, replace(run, measures={measure.name: other})]), "in two units"
 
 
 def test_text_is_short_and_begins_with_the_verdict() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
-from numalab.errors import UserError
+from numalab.errors import UserError, shown
 from numalab.files import read_bounded
 from numalab.machine.model import DETERMINISTIC
 from numalab.measure import MeasureInfo
@@ -61,14 +61,14 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     for run in stored:
         if run.manifest.status is RunStatus.OK:
             finished.setdefault(run.cell, []).append(run)
-    claims = judge_cells(
-        {
-            cell: (claims_about(study.claims, cell, plan.runs_of(cell)), finished.get(cell, ()))
-            for cell in plan.cells
-        },
-        next(iter(study.variants)),
-        study.primary_claims or 0,
-    )
+    left_out = {cell: several_units(runs) for cell, runs in finished.items()}
+    for cell, units in left_out.items():
+        finished[cell] = [run.without(units) for run in finished[cell]]
+    claims = {
+        **_judged(plan, study, {cell: finished[cell] for cell in plan.cells if cell in finished}),
+        # Apart, so that verdicts on cells with runs do not depend on those without.
+        **_judged(plan, study, {cell: () for cell in plan.cells if cell not in finished}),
+    }
     command = f"numalab verify {quote(str(results.path))} --output FOLDER"
     recreate = command if results.is_compact else ""
     remarks = (*texts(plan.remarks), *([_JUDGED_ANEW] if judged_anew(plan, study) else []))
@@ -85,7 +85,12 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
                 claims=claims[cell],
                 every=[run for of_cell in finished.values() for run in of_cell],
             )
-            reports.append(replace(report, recreate=recreate, remarks=(*report.remarks, *remarks)))
+            changed = [
+                shown(f"{name} is left out: its unit changed from {' to '.join(map(repr, of))}")
+                for name, of in left_out[cell].items()
+            ]
+            said = (*report.remarks, *changed, *remarks)
+            reports.append(replace(report, recreate=recreate, remarks=said))
         else:
             unreported.append(document.UnreportedCell(cell, unfinished[cell], claims[cell]))
     commands = dict.fromkeys(line for report in reports for line in report.commands)
@@ -100,6 +105,17 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         verdict=_patch_verdict(results),
         path=_in_project(plan.path),
     )
+
+
+def _judged(
+    plan: StoredPlan, study: Study, cells: Mapping[Cell, Sequence[StoredRun]]
+) -> dict[Cell, tuple[ClaimOutcome, ...]]:
+    """Judge the claims about some cells by their finished runs, at one error rate."""
+    with_claims = {
+        cell: (claims_about(study.claims, cell, plan.runs_of(cell)), runs)
+        for cell, runs in cells.items()
+    }
+    return judge_cells(with_claims, next(iter(study.variants)), study.primary_claims or 0)
 
 
 def _in_project(path: str) -> str:
@@ -238,18 +254,21 @@ def _key_measures(
 
 
 def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
-    """Return the definition of every measure of the runs, in the order of measurement.
-
-    Raises UserError for a measure that has another unit in another run.
-    """
+    """Return the definition of every measure of the runs, in the order of measurement."""
     infos: dict[str, MeasureInfo] = {}
     for run in runs:
         for name, measure in run.measures.items():
-            unit, first = measure.info.unit, infos.setdefault(name, measure.info).unit
-            if unit != first:
-                reason = f"{run.id} has {name} in {unit!r}, an earlier run in {first!r}"
-                raise UserError(f"{reason}: no repetition", file=run.file)
+            infos.setdefault(name, measure.info)
     return tuple(infos.values())
+
+
+def several_units(runs: Iterable[StoredRun]) -> dict[str, tuple[str, ...]]:
+    """Return the units of the measures that changed their unit between the runs of a cell."""
+    units: dict[tuple[Cell, str], dict[str, None]] = {}
+    for run in runs:
+        for name, measure in run.measures.items():
+            units.setdefault((run.cell, name), {})[measure.info.unit] = None
+    return {name: tuple(mixed) for (_, name), mixed in units.items() if len(mixed) > 1}
 
 
 def _samples(

@@ -22,9 +22,9 @@ def render_junit(study: StudyResults) -> str:
     """Render a study as JUnit XML: a suite for each cell, in it a test case for each planned run
     and each claim.
 
-    A claim that does not hold is a failure, a run that failed or was interrupted an error; a run
-    that was never started and a claim without a finished run are skipped. Cells without a report
-    come first.
+    A claim that does not hold, and a required one without a finished run, is a failure; a run that
+    failed or was interrupted an error; a run that was never started and another claim without a
+    finished run are skipped. Cells without a report come first.
     """
     return render_junit_suites([study])
 
@@ -48,7 +48,7 @@ def render_junit_suites(studies: Sequence[StudyResults]) -> str:
 
 
 def render_junit_error(name: str, text: str) -> str:
-    """Render a study that could not begin as one test case with an error."""
+    """Render studies that an error ended as one test case with it."""
     counts = {"tests": "1", "failures": "0", "errors": "1", "name": xml_text(name)}
     suites = ET.Element("testsuites", counts)
     suite = ET.SubElement(suites, "testsuite", {**counts, "skipped": "0", "time": "0.000"})
@@ -66,13 +66,13 @@ def _suite(
     claims = cell.claims
     missing = [run for run in cell.runs if not run.ok]
     waiting = sum(run.status is None for run in missing)
-    failed_claims = sum(not claim.holds for claim in claims) if report else 0
+    failed_claims = sum(not claim.holds if report else claim.required for claim in claims)
     counts = {
         "name": xml_text(name),
         "tests": str(len(claims) + len(cell.runs)),
         "failures": str(failed_claims),
         "errors": str(len(missing) - waiting),
-        "skipped": str(waiting if report else waiting + len(claims)),
+        "skipped": str(waiting if report else waiting + len(claims) - failed_claims),
         "time": f"{sum(run.seconds or 0 for run in cell.runs):.3f}",
     }
     suite = ET.SubElement(suites, "testsuite", counts)
@@ -88,7 +88,7 @@ def _suite(
             _claim(case, claim)
         else:
             about = {"message": "no run of its cell finished", "type": "claim"}
-            ET.SubElement(case, "skipped", about)
+            ET.SubElement(case, "failure" if claim.required else "skipped", about)
     verdict = report.verdict if report else f"{finished} runs finished."
     ET.SubElement(suite, "system-out").text = xml_text(verdict)
 
