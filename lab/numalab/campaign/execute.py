@@ -163,8 +163,7 @@ def _prolonged(study: BuiltStudy, rule: StoppingRule, *, time_over: bool = False
     and the results record that the rule demands some.
     """
     plan = study.plan
-    chosen = select(plan, (run for run in plan.runs if run.id not in study.left_out))
-    repetitions = look(chosen, study.results, rule)
+    repetitions = look(plan, study.results, rule, study.left_out)
     more = () if time_over else repetitions.more
     left_out = study.left_out - {run.id for run in more}
     remarks = [

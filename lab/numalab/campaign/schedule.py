@@ -1,7 +1,7 @@
 """The schedule of runs: order, number at once, time, and selection for a budget."""
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from numalab.campaign.build import BuiltStudy
@@ -128,21 +128,27 @@ def within_seconds(study: BuiltStudy, seconds: float, jobs: int | None) -> Built
     cost = {
         task.run: 0.0 if task.run.id in finished else cost_of(task, costs).seconds for task in tasks
     }
-    fitting = within_budget(study.plan, seconds, cost.__getitem__, jobs or default_jobs(tasks))
+    places = jobs or default_jobs(tasks)
+    fitting = within_budget(study.plan, seconds, cost.__getitem__, places, done=finished)
     left_out = {run.id for run in study.plan.runs} - {run.id for run in fitting.runs}
     plan = replace(study.plan, remarks=fitting.remarks)
     return replace(study, plan=plan, left_out=frozenset(left_out))
 
 
 def within_budget(
-    plan: Plan, seconds: float, cost: Callable[[PlannedRun], float], jobs: int = 1
+    plan: Plan,
+    seconds: float,
+    cost: Callable[[PlannedRun], float],
+    jobs: int = 1,
+    done: Collection[str] = (),
 ) -> Plan:
     """Return the plan with the most useful runs that fit in so many wall seconds, `jobs` at once.
 
     Every topology and every workload comes first, then every cell, then repetitions: each repeats
     all cells before the next one begins. The variants of a repetition stay together. Groups that
     do not fit are left out; cheaper ones after them may still fit. Groups that cost nothing always
-    fit. Raises UserError when others are there and not even one fits.
+    fit, and runs that are `done` stay. Raises UserError when others are there and not even one
+    fits.
     """
     chosen: list[PlannedRun] = []
     ends = [0.0] * max(1, jobs)
@@ -162,7 +168,7 @@ def within_budget(
             key="--budget",
         )
     kept = set(chosen)
-    runs = tuple(run for run in plan.runs if run in kept)
+    runs = tuple(run for run in plan.runs if run in kept or run.id in done)
     if runs == plan.runs:
         return plan
     remark = BudgetRemark(chosen=len(runs), planned=len(plan.runs), seconds=float(seconds))

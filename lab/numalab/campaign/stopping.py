@@ -84,17 +84,22 @@ class Look:
     decided: tuple[Decided, ...]
 
 
-def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
-    """Return one more repetition for each cell that is not decided.
+def look(
+    plan: Plan, results: Results, rule: StoppingRule, left_out: Set[str] = frozenset()
+) -> Look:
+    """Return one more repetition for each cell that is not decided and not `left_out` as a whole.
 
-    Raises UserError when no run has finished, or for damaged results.
+    Planned seeds whose runs are `left_out` (their names) come before new ones. Raises UserError
+    when no run has finished, or for damaged results.
     """
     _, runs = load_runs(results)
     more: list[PlannedRun] = []
     decided: list[Decided] = []
     for cell in plan.cells:
-        planned = plan.runs_of(cell)
-        names = list(dict.fromkeys(run.variant for run in planned))
+        planned = [run for run in plan.runs_of(cell) if run.id not in left_out]
+        if not planned:
+            continue
+        names = list(dict.fromkeys(run.variant for run in plan.runs_of(cell)))
         most = max(sum(run.variant == name for run in planned) for name in names)
         here = [run for run in runs if run.cell == cell]
         values = [
@@ -104,7 +109,9 @@ def look(plan: Plan, results: Results, rule: StoppingRule) -> Look:
         if why := _why(rule, values, most):
             decided.append(Decided(cell=str(cell), why=why, runs=most))
         else:
-            more += plan.repetition(cell, _next_seed({run.seed for run in planned}))
+            waiting = [run.seed for run in plan.runs_of(cell) if run.id in left_out]
+            seed = waiting[0] if waiting else _next_seed({run.seed for run in planned})
+            more += plan.repetition(cell, seed)
     return Look(tuple(more), tuple(decided))
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
@@ -96,11 +97,27 @@ def test_what_is_finished_takes_no_time_of_a_budget(
     assert not within_seconds(study, -1.0, 1).left_out
 
 
-def test_a_rule_first_adds_what_a_budget_left_out(
+def test_a_budget_does_not_leave_out_what_is_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Of the last seed, one variant has finished, as after a failure of the other."""
     monkeypatch.setattr(schedule, "cost_of", lambda task, _: Cost(5.0, 0))
-    study, rule = ready(tmp_path), StoppingRule("task_migrations", 6)
+    text = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').rpartition("[[workloads]]")[0]
+    study = ready(tmp_path, text)
+    rest = {run.id for run in study.plan.runs} - {"ring-2_few_before_3"}
+    execute([replace(study, left_out=frozenset(rest))], 1, unwatched, run=fake)
+    part = within_seconds(study, 10.0, 1)
+    assert part.plan.remarks == (BudgetRemark(chosen=3, planned=6, seconds=10.0),)
+    assert part.left_out == rest - {"ring-2_few_before_1", "ring-2_few_after_1"}
+
+
+@pytest.mark.parametrize("seeds", ["[1, 2, 3]", "[1, 7, 42]", "[9, 8, 7]"])
+def test_a_rule_first_adds_what_a_budget_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seeds: str
+) -> None:
+    monkeypatch.setattr(schedule, "cost_of", lambda task, _: Cost(5.0, 0))
+    study = ready(tmp_path, MATRIX.replace("[1, 2, 3]", seeds))
+    rule = StoppingRule("task_migrations", 3)
     execute([within_seconds(study, 80.0, 1)], 2, unwatched, rule=rule, run=fake)
     stored = load_plan(study.results)
     assert (stored.runs, len(ledger(study.results))) == (study.plan.runs, 24)
