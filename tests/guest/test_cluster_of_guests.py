@@ -87,7 +87,7 @@ def test_a_worker_is_killed_while_its_guest_runs(
     assert again.split()[1].rstrip(":") in runs
     assert {run["status"] for run in runs.values()} == {"ok"}
     assert "4 of 4 runs finished" in done.stdout
-    assert "4 of 4 runs fit into the budget" in done.stderr
+    assert "4 of 4 runs are done or fit into the budget" in done.stderr
     # The next numalab on the host of the killed worker ends the guest that it left.
     assert _guests(caches[0])
     monkeypatch.setenv("NUMALAB_CACHE", str(caches[0]))

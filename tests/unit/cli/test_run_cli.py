@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from numalab.api import Executor, ExecutorRequest, register_executor
 from numalab.campaign import schedule
 from numalab.campaign.build import BuiltStudy, Setting
 from numalab.campaign.execute import Failure
 from numalab.campaign.task import Ended
 from numalab.cli.study import run as run_command
-from numalab.errors import BuildError, UserError
+from numalab.errors import BuildError, HostError, LabError, UserError
 from numalab.places import shipped_dir
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
@@ -159,11 +160,11 @@ def test_ci_reads_why_a_study_could_not_begin(lab: Lab, tmp_path: Path) -> None:
     with pytest.raises(BuildError):
         run(file, "--junit", junit, "--artifacts", kept)
     why = "debian-6.12 does not build"
-    assert (kept / "problems.txt").read_text() == f"mine could not begin: {why}\n"
+    assert (kept / "problems.txt").read_text() == f"mine could not be completed: {why}\n"
     for file in (junit, kept / "junit.xml"):
         (error,) = ET.parse(file).getroot().iter("error")
         assert error.get("message") == error.text == why
-    assert "could not begin" in (kept / "summary.md").read_text()
+    assert "could not be completed" in (kept / "summary.md").read_text()
     (issue,) = json.loads((kept / "code-quality.json").read_text())
     assert issue["location"]["path"] == "ci/mine.toml"
 
@@ -256,14 +257,20 @@ def test_a_budget_leaves_the_runs_that_fit_and_a_deadline(
     done = run(STUDY, "--budget", "300s", "--jobs", "1")
     whole, fitting = lab.runs
     assert fitting == 2 < whole
-    assert f"{STUDY}: 2 of {whole} runs fit into the budget" in done.stderr
+    assert f"{STUDY}: 2 of {whole} runs are done or fit into the budget" in done.stderr
     assert lab.asked[1]["deadline"] < float("inf")
 
 
-@pytest.mark.parametrize("refused", ["budget", "results"])
+@pytest.mark.usefixtures("without_plugins")
+@pytest.mark.parametrize("refused", ["budget", "results", "resume", "executor"])
+@pytest.mark.parametrize("several", [False, True])
 def test_ci_reads_why_runs_could_not_begin(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, refused: str
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, refused: str, *, several: bool
 ) -> None:
+    @register_executor("silent")
+    def silent(_: ExecutorRequest) -> Executor:
+        raise HostError("no scheduler answers")
+
     def held(*_: Any, **__: Any) -> None:
         raise UserError("another numalab holds these results")
 
@@ -272,11 +279,22 @@ def test_ci_reads_why_runs_could_not_begin(
     monkeypatch.setattr(schedule, "make_tasks", tasks_of)
     monkeypatch.setattr(schedule, "cost_of", lambda task, _: SimpleNamespace(seconds=100.0))
     monkeypatch.setattr(run_command, "execute", held)
-    words = ("--budget", "9s", "--jobs", "1") if refused == "budget" else ()
-    with pytest.raises(UserError) as raised:
-        run(STUDY, "--junit", junit, *words)
+    words = {
+        "budget": ("--budget", "9s", "--jobs", "1"),
+        "resume": ("--resume",),
+        "executor": ("--executor", "silent"),
+    }
+    studies = [STUDY]
+    if several:
+        other = lab.home / "second.toml"
+        other.write_text((shipped_dir() / "studies" / f"{STUDY}.toml").read_text())
+        studies.append(str(other))
+    with pytest.raises(LabError) as raised:
+        run(*studies, "--junit", junit, *words.get(refused, ()))
     (error,) = ET.parse(junit).getroot().iter("error")
     assert error.text == str(raised.value)
+    names = f"{STUDY}, second" if several and refused != "resume" else STUDY
+    assert ET.parse(junit).getroot().get("name") == names
     assert lab.results() == []
 
 

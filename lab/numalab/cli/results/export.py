@@ -29,7 +29,8 @@ def command(
         ),
     ] = False,
 ) -> None:
-    """Pack results into one file; of failed runs, only manifest and reach.
+    """Pack results into one file; of failed runs, only the manifest and counts of
+    changed lines.
 
     With `--compact`, the target is a folder with compact.parquet (all measures and manifests) and
     changelog.txt. `report`, `compare`, `query` and `verify` read it like whole results. It has no

@@ -120,8 +120,8 @@ def command(
     All studies are checked before the first build. A run that fails keeps its files, and the
     other runs continue. Ctrl-C keeps the finished runs; --resume continues.
 
-    Exits with 0 if all claims hold, with 1 if a claim fails, and with the code of the first
-    failure if a run fails.
+    Exits with 0 if all claims hold, with 1 if a claim fails or has no run, and with the code of
+    the first run that fails.
     """
     began = time.monotonic()
     executor_name, address = _executor(cluster, executor_name)
@@ -133,13 +133,14 @@ def command(
     rule = _rule(plans, until_significant, max_runs)
     built, said = [], ""
     for plan in plans:
-        results = _results(plan, output, several=len(plans) > 1, resume=resume)
+        with _told_to_ci([plan], junit_file, artifacts):
+            results = _results(plan, output, several=len(plans) > 1, resume=resume)
         if artifacts is not None:
             with _gone_if_empty(results.path):
                 check_artifacts(artifacts, [plan.name for plan in plans], results)
         say(f"{plan.name}: {runs_of(len(plan.runs))}, results in {shown(results.path)}")
         with (
-            _told_to_ci(plan, junit_file, artifacts),
+            _told_to_ci([plan], junit_file, artifacts),
             _gone_if_empty(results.path),
             progress_lines("prepare") as on_progress,
         ):
@@ -160,13 +161,13 @@ def command(
             say(mode_line)
             said = mode_line
         built.append(study)
-    executor = make_executor(ExecutorRequest(address, say, run_task))
-    places = jobs if executor is None else max(1, getattr(executor, "places", 1))
     deadline = math.inf if limit is None else began + limit
     with ExitStack() as stack:
-        stack.enter_context(_told_to_ci(plans[0], junit_file, artifacts))
+        stack.enter_context(_told_to_ci(plans, junit_file, artifacts))
         for study in built:
             stack.enter_context(_gone_if_empty(study.results.path))
+        executor = make_executor(ExecutorRequest(address, say, run_task))
+        places = jobs if executor is None else max(1, getattr(executor, "places", 1))
         if limit is not None:
             share = (deadline - time.monotonic()) / len(built)
             built = [_within(study, share, places) for study in built]
@@ -217,7 +218,7 @@ def _within(study: BuiltStudy, seconds: float, jobs: int | None) -> BuiltStudy:
     fitting = within_seconds(study, seconds, jobs)
     planned = len(study.plan.runs)
     runs = planned - len(fitting.left_out)
-    say(f"{study.plan.name}: {runs} of {runs_of(planned)} fit into the budget")
+    say(f"{study.plan.name}: {runs} of {runs_of(planned)} are done or fit into the budget")
     return fitting
 
 
@@ -306,12 +307,16 @@ def _results(plan: Plan, output: Path | None, *, several: bool, resume: bool) ->
 
 
 @contextmanager
-def _told_to_ci(plan: Plan, junit_file: Path | None, artifacts: Path | None) -> Iterator[None]:
-    """Write what a CI system reads when the study cannot begin."""
+def _told_to_ci(
+    plans: Sequence[Plan], junit_file: Path | None, artifacts: Path | None
+) -> Iterator[None]:
+    """Write what a CI system reads when an error ends the studies."""
     try:
         yield
     except LabError as error:
-        write_failure(plan.name, path_in_project(plan.path), error, junit_file, artifacts)
+        names = ", ".join(plan.name for plan in plans)
+        path = path_in_project(plans[0].path) if len(plans) == 1 else ""
+        write_failure(names, path, error, junit_file, artifacts)
         raise
 
 

@@ -70,15 +70,15 @@ def write_artifacts(folder: Path, studies: Mapping[str, tuple[Results, StudyResu
 def write_failure(
     name: str, path: str, error: LabError, junit_file: Path | None, folder: Path | None
 ) -> None:
-    """Write the JUnit file, and those of the folder, of a study that could not begin: why.
+    """Write the JUnit file, and those of the folder, of studies that an error ended: why.
 
-    `path` is the study's file, relative to the project; empty if it lies elsewhere.
+    `path` is the study's file, relative to the project; empty if it lies elsewhere, or for several.
     """
     text = str(error)
     if junit_file is not None:
         write_text(junit_file, render_junit_error(name, text))
     if folder is not None:
-        title = f"{name} could not begin"
+        title = f"{name} could not be completed"
         faults = [Problem(name, title, text, path)]
         make_dir(folder)
         write_text(folder / "junit.xml", render_junit_error(name, text))
