@@ -111,7 +111,8 @@ def add_measures(
             _store(run, measures)
     somewhere = _names_in(added.values(), runs)
     if added:
-        # The catalogue of `query` knows runs by times, and a manifest's may be in the future.
+        # The catalogue of `query` compares the newest time of a run's files; a manifest from a
+        # clock that was ahead would hide the change.
         no_link(results.runs_table.parent)
         results.runs_table.unlink(missing_ok=True)
     return AddedMeasures(

@@ -244,7 +244,8 @@ def _require_scheduler(task: Task, files: RunFiles, record: Manifest) -> Manifes
 def _require_success(task: Task, files: RunFiles, status: int) -> None:
     if status == 0 and task.capture.perf_stat and not task.directory.times.exists():
         # `perf stat` returns 0 where a signal ended the program that writes them.
-        raise WorkloadFailed(f"{task.workload.name}, or what measures its time, was killed")
+        reason = "it, or what measures its time, was killed or could not write them"
+        raise WorkloadFailed(f"{task.workload.name} left no times: {reason}")
     if status != 0:
         why = explain_failure(task.workload.name, status, files.printed, files.dmesg)
         raise WorkloadFailed(why)

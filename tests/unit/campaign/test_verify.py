@@ -17,6 +17,7 @@ from numalab.campaign import build as build_module
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.execute import Schedule, TaskEvent, execute
 from numalab.campaign.verify import Verification, compare_runs, verify
+from numalab.cli.results import verify as verify_command
 from numalab.errors import HostError, UserError
 from numalab.files import read_json, write_json
 from numalab.report.build.publish import publish
@@ -27,6 +28,7 @@ from numalab.results.plan import StoredPlan
 from numalab.results.reader import load_run
 from support.example_results import RUNS, copy_example
 from support.fake_executor import MATRIX, fake, ready
+from support.one_command import invoke
 
 SMALL = MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]').replace("[1, 2, 3]", "[1]")
 
@@ -111,6 +113,16 @@ def test_a_measure_that_means_something_else_is_a_difference(
     (rerun,) = again(study, "ring-2_few_after_1")
     assert not rerun.identical and rerun.measures == (measures[0]["name"],)
     assert rerun.not_stored == (measures[1]["name"],)
+
+
+def test_what_only_the_repetition_has_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rerun = Verification("r", "icount", not_stored=("a", "b", "c"), other_findings=True)
+    monkeypatch.setattr(verify_command, "connect", lambda _: None)
+    monkeypatch.setattr(verify_command, "verify", lambda *_, **__: (rerun,))
+    done = invoke(verify_command.command, "results")
+    assert done.exit_code == 0
+    assert "only the repetition has 3 more measures; --json names them" in done.stdout
+    assert "analysis.json differs; this decides nothing" in done.stdout
 
 
 def test_of_a_copy_nothing_is_verified(tmp_path: Path) -> None:
@@ -324,7 +336,8 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
 
 def test_a_plan_and_a_compact_form(tmp_path: Path) -> None:
     archive = packed(tmp_path / "a.tar.zst", PLAN, (member("compact.parquet"), b"x"))
-    with pytest.raises(UserError, match=r"a\.tar\.zst: holds plan.json and compact.parquet"):
+    why = r"a\.tar\.zst: holds plan.json and compact.parquet, of which only the first would be read"
+    with pytest.raises(UserError, match=why):
         import_results(archive, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 

@@ -80,9 +80,11 @@ def _text(verifications: Sequence[Verification]) -> RenderableType:
         if run.not_measured:
             details.append(f"this lab has no such measure: {', '.join(run.not_measured)}")
         if run.not_stored:
-            details.append(f"only the repetition has: {', '.join(run.not_stored)}")
+            number = len(run.not_stored)
+            details.append(f"only the repetition has {number} more measures; --json names them")
         if run.other_findings:
-            details.append("analysis.json is not that of the repetition; a newer one may differ")
+            decides = "this decides nothing: another numalab may analyse more"
+            details.append(f"analysis.json differs; {decides}")
         details += [f"input: {difference}" for difference in run.differs]
         if not run.identical and run.mode not in DETERMINISTIC:
             details.append(f"runs in {run.mode} mode never repeat; those in icount and timed do")
