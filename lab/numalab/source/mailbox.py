@@ -97,7 +97,7 @@ def choose_patches(messages: Sequence[bytes]) -> list[tuple[int, str]]:
     mails = list({mail.id or mail.at: mail for mail in reversed(mails)}.values())[::-1]
     chosen = [_newest(series) for series in _by_series(mails)]
     # A thread of the newest version may hold older ones with other subjects.
-    newest = _of_newest([series[0] for series in chosen]).rank.version if chosen else 1
+    newest = max((series[0].rank.version for series in chosen), default=1)
     threads = {
         mail.thread for series in chosen if series[0].rank.version == newest for mail in series
     } - {""}

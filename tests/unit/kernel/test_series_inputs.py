@@ -113,7 +113,11 @@ COVER = "A cover letter.\n"
             ["[PATCH v2 1/2] b", "[PATCH v2 2/2] c"],
         ),
         ([("[RFC PATCH v2] a", A), ("[PATCH] a", B)], ["[PATCH] a"]),
-        ([("[RFC PATCH v2] a", A, 1), ("[PATCH] b", B, 2, 1)], ["[PATCH] b"]),
+        (  # the answer is a fix of another author
+            [("[RFC PATCH v2 1/2] a", A, 1), ("[RFC PATCH v2 2/2] b", B, 2, 1),
+             ("[PATCH] c", C, 3, 1)],
+            ["[RFC PATCH v2 1/2] a", "[RFC PATCH v2 2/2] b"],
+        ),
         ([("[RFC PATCH] a", A), ("[PATCH] a", B)], ["[PATCH] a"]),
         ([("[PATCH] a", A), ("[RFC PATCH] a", B)], ["[PATCH] a"]),
         (
