@@ -70,8 +70,9 @@ def _unflowed(text: str, part: Message) -> str:
             lines += [begun, line] if begun else [line]
             begun = ""
             continue
-        begun += line.removeprefix(" ")
-        if not line.endswith(" "):
+        plain = line.removeprefix(" ")  # a line of one space is an empty one
+        begun += plain
+        if not plain.endswith(" "):
             lines.append(begun)
             begun = ""
         elif deletes:

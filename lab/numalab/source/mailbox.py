@@ -233,7 +233,8 @@ def _last(mails: Sequence[_Mail]) -> list[_Mail]:
     """Return what counts of mails with one place in a version of a series.
 
     A proposal replaces an RFC, version 2.1 replaces 2, and what is sent again the first. Raises
-    PatchError for two with one subject that differ, neither of which says that it is sent again.
+    PatchError for two with one subject that differ, neither of which says that it is sent again;
+    without a number and the names of messages, they are two commits.
     """
     best = max((not mail.rank.is_draft, mail.rank.minor) for mail in mails)
     kept: dict[str, _Mail] = {}
@@ -242,6 +243,9 @@ def _last(mails: Sequence[_Mail]) -> list[_Mail]:
             continue
         before = kept.get(subject := _TAGS.sub("", mail.subject).lower())
         if before and not (mail.rank.is_again or before.rank.is_again or mail.body == before.body):
+            if not (mail.rank.total or (mail.id and before.id)):  # of `git format-patch -N`
+                kept[f"{subject}\0{mail.at}"] = mail
+                continue
             raise PatchError(
                 f"holds two mails {mail.subject[:80]!r} that differ; save the one that is to be "
                 "applied as a file of its own"

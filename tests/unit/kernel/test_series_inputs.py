@@ -134,6 +134,10 @@ COVER = "A cover letter.\n"
         ),
         ([("[RESEND][PATCH] a", A), ("[PATCH] a", B)], ["[RESEND][PATCH] a"]),
         ([("[PATCH] a", A), ("[PATCH] a", A)], ["[PATCH] a"]),
+        (  # of `git format-patch -N`, which names no messages
+            [("[PATCH] a", A), ("[PATCH] a", B), ("[PATCH] b", C)],
+            ["[PATCH] a", "[PATCH] a", "[PATCH] b"],
+        ),
         ([("[PATCH] a", A, 1), ("[PATCH] a", A + "-- \nA list.\n", 1)], ["[PATCH] a"]),
         (
             [("[PATCH v2 1/2] a", A, 1), ("[PATCH v2 2/2] b", B, 2, 1),
@@ -166,10 +170,17 @@ def test_patches_that_may_be_versions_of_one_series_are_refused(tmp_path: Path, 
         load_series(box)
 
 
-def test_two_mails_of_one_subject_that_differ_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("subject", "ids"), [("[PATCH] a", (1, 2)), ("[PATCH 1/1] a", (1, 2)), ("[PATCH 1/1] a", ())]
+)
+def test_two_mails_of_one_subject_that_differ_are_refused(
+    tmp_path: Path, subject: str, ids: tuple[int, ...]
+) -> None:
     box = tmp_path / "saved.mbox"
-    box.write_text(mail(1, "[PATCH] a", A) + mail(2, "[PATCH] a", B))
-    with pytest.raises(UserError, match=r"holds two mails '\[PATCH\] a' that differ; save the"):
+    first, second = map(thread, ids) if ids else ("", "")
+    box.write_text(mail(1, subject, A, first) + mail(2, subject, B, second))
+    message = f"holds two mails {subject!r} that differ; save the"
+    with pytest.raises(UserError, match=re.escape(message)):
         load_series(box)
 
 
@@ -336,10 +347,13 @@ def test_the_lines_of_a_mail_that_flows_are_those_that_were_written(
 
 @pytest.mark.parametrize(
     ("end", "text"),
-    [("", " one \n two\n>b c\nd \n-- \ne "), ("; DelSp=yes", " one\n two\n>bc\nd\n-- \ne")],
+    [
+        ("", " one \n two\n\n>b c\nd \n-- \ne "),
+        ("; DelSp=yes", " one\n two\n\n>bc\nd\n-- \ne"),
+    ],
 )
 def test_a_soft_line_break_is_undone(end: str, text: str) -> None:
-    body = "  one \n\n  two\n >b \n c\nd \n-- \ne "
+    body = "  one \n\n  two\n \n >b \n c\nd \n-- \ne "
     assert decode_mail(f"{FLOWED}{end}\n\n{body}".encode())[2] == text
 
 
