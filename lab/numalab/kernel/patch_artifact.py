@@ -40,7 +40,7 @@ class SavedPatch:
     `kernel` is the kernel's name, `short` the name of the patch in it. `base` is a kernel, as
     `find_kernel` takes it, and `series` the series on it: folders of this entry, or names of
     series in the lab. `used` is the Unix time of its last use by its file, in s. `commit` is git's
-    id of a base that is a revision, "" for another base.
+    id of a base that is a revision other than a tag, "" for another base.
     """
 
     kernel: str
@@ -72,9 +72,9 @@ def save_patch(
 ) -> SavedPatch:
     """Copy a series to the cache unless it is there, and record its use; return the record.
 
-    `base` is an argument of `find_kernel`, `commit` its id where it is a revision, and `label` its
-    part of the kernel's name. `named` is for a series of the lab: only its name is recorded.
-    Raises HostError.
+    `base` is an argument of `find_kernel`, `commit` git's id of it where it is a revision
+    other than a tag, and `label` its part of the kernel's name. `named` is for a series of the
+    lab: only its name is recorded. Raises HostError.
     """
     short = short_name(series.name)
     content = series.name if named else series.info.digest
@@ -84,7 +84,7 @@ def save_patch(
     own = PATCHES.entry(alone)
     entry, kernel = PATCHES.entry(digest_of([base, short, content])), first
     saved = _records()
-    is_other = entry in saved and saved[entry].commit not in ("", commit)
+    is_other = commit and entry in saved and saved[entry].commit not in ("", commit)
     taken = any(record.kernel == first for path, record in saved.items() if path != entry)
     if own in saved or is_other or taken:
         entry, kernel = own, f"{name}-{alone[:_SUFFIX]}"

@@ -34,7 +34,7 @@ from numalab.kernel.patch_series import (
 from numalab.places import require_in_lab, skip_input
 from numalab.progress import Progress, no_progress
 from numalab.source.changes import FileChange, line_changes
-from numalab.source.git import PREFIX, resolve, split_git
+from numalab.source.git import PREFIX, is_tag, resolve, split_git
 from numalab.source.kernel_source import is_package
 from numalab.source.series import Series
 from numalab.topology.predict.groups import Construction
@@ -78,7 +78,7 @@ def patched_kernel(
     reference, commit = _reference(kernel), ""
     if reference.startswith(PREFIX):
         path, revision = split_git(reference)
-        commit = resolve(path, revision, "commit")
+        commit = "" if is_tag(path, revision) else resolve(path, revision)
     saved = save_patch(series, reference, _label(kernel), named=named, commit=commit)
     kernel = _at_commit(kernel, commit)
     return PatchedKernel(kernel, _saved_kernel(saved, kernel, note), series, note)

@@ -108,6 +108,12 @@ def resolve(path: Path, revision: str, kind: Literal["commit", "tree", ""] = "")
     return done.stdout.strip()
 
 
+def is_tag(path: Path, revision: str) -> bool:
+    """Tell whether a revision of the repository at `path` is the name of a tag."""
+    words = ["show-ref", "--verify", "--quiet", f"refs/tags/{revision}"]
+    return git(words, cwd=path, check=False).returncode == 0
+
+
 def snapshot(path: Path) -> GitTree:
     """Return a folder in its present state: a work tree with uncommitted changes, or any folder.
 

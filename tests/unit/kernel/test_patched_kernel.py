@@ -286,6 +286,38 @@ def test_a_kernel_of_an_earlier_numalab_keeps_its_name(with_defaults: Path, tmp_
     assert record.commit
 
 
+def test_a_base_may_be_a_folder_of_a_revision(with_defaults: Path, tmp_path: Path) -> None:
+    folder, git = in_git(with_defaults)
+    git("read-tree", "--prefix=linux/", "main")
+    git("commit", "--quiet", "-m", "the source in a folder")
+    (tmp_path / "x.patch").write_text(patch())
+    text, base = str(tmp_path / "x.patch"), f"git:{folder}@HEAD:linux"
+    kernel = patched_kernel([text], base).patched
+    digest = read_inputs(kernel).digest
+    git("rm", "--quiet", "-r", "--cached", "linux")
+    git("commit", "--quiet", "-m", "without it")
+    assert find_kernel(kernel.name) == kernel
+    assert read_inputs(kernel).digest == digest
+
+
+@pytest.mark.parametrize("commit", ["", "1" * 40])
+def test_the_source_of_a_base_that_is_a_tag_names_it(
+    with_defaults: Path, tmp_path: Path, commit: str
+) -> None:
+    """Kernels of kernels.toml name it as well; an earlier numalab wrote the commit for it."""
+    folder, git = in_git(with_defaults)
+    git("tag", "-m", "of a tree", "source", "v9.9^{tree}")
+    (tmp_path / "x.patch").write_text(patch())
+    texts, series = [str(tmp_path / "x.patch")], load_series(tmp_path / "x.patch")
+    for tag in ("v9.9", "source"):
+        base, label = f"git:{folder}@{tag}", f"linux-source-9.9-{tag}"
+        old = save_patch(series, base, label, named=False, commit=commit)
+        both = patched_kernel(texts, base)
+        assert both.base.source == both.patched.source == base
+        assert both.patched.name == old.kernel
+        assert find_kernel(old.kernel) == both.patched
+
+
 @pytest.mark.parametrize("text", ["{}/x.patch", "change"])
 def test_two_bases_of_one_name_give_kernels_of_two_names(
     with_defaults: Path, tmp_path: Path, text: str
