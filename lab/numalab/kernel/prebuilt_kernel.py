@@ -74,8 +74,20 @@ def prebuilt_artifact(spec: KernelSpec) -> Artifact[BuiltKernel]:
     """
     digest = _digest(spec)
     make = partial(_make_entry, spec, digest)
-    read = partial(KERNELS.read, spec_name=spec.name)
-    return Artifact(KERNELS, spec.name, KERNELS.entry(digest), make, read)
+    return Artifact(KERNELS, spec.name, KERNELS.entry(digest), make, partial(_read, spec))
+
+
+def _read(spec: KernelSpec, entry: Path) -> BuiltKernel | None:
+    """Read an entry; None also where a kernel that is a file has another configuration now.
+
+    That is no part of the digest, by which results name the kernel.
+    """
+    built = KERNELS.read(entry, spec_name=spec.name)
+    path = Path(spec.source)
+    if built is None or spec.package is not None or _is_package(path):
+        return built
+    config = _files_beside(path, built.release).config
+    return built if built.config_hash == (hash_file(config) if config else "") else None
 
 
 def _make_entry(spec: KernelSpec, digest: str, work: Work) -> None:
@@ -126,10 +138,9 @@ def _digest(spec: KernelSpec) -> str:
     image = remembered(path, lambda _: {})["sha256"]
     if _is_package(path):
         return digest_of([*ours, image])
-    files = _files_beside(path, _release(path))
-    modules = choose_modules(files.modules, spec.source) if files.modules else ()
-    parts = [*ours, image, [hash_file(module) for module in modules]]
-    return digest_of([*parts, hash_file(files.config)] if files.config else parts)
+    tree = _files_beside(path, _release(path)).modules
+    modules = choose_modules(tree, spec.source) if tree else ()
+    return digest_of([*ours, image, [hash_file(module) for module in modules]])
 
 
 @contextmanager
@@ -178,7 +189,7 @@ def _files_beside(image: Path, release: str, root: Path | None = None) -> _Kerne
     return _KernelFiles(
         image,
         release,
-        next((path for path in configs if path.is_file()), None),
+        next((path for path in configs if path.is_file() and path.stat().st_size), None),
         next((path for path in trees if (path / "kernel").is_dir()), None),
     )
 
