@@ -165,13 +165,16 @@ class PatchReach(_Record):
     def verdict(self) -> Reached:
         """Whether the changed code ran: lines, and functions that differ without them.
 
-        Lines of which this is unknown, as many that the compiler merges, decide only alone.
+        A function ran if it did in one kernel. Lines of which this is unknown, as many that the
+        compiler merges, decide only alone.
         """
         if self.code in (CodeChange.NONE, CodeChange.DATA):
             return Reached.NO_CODE
         sides = [side for side in (self.patched, self.baseline) if side]
         lines = [line.state is LineState.REACHED for line in self.changed]
-        functions = [item.executions > 0 for side in sides for item in side.functions]
+        every = [item for side in sides for item in side.functions]
+        ran = {item.name for item in every if item.executions}
+        functions = [item.name in ran for item in every]
         if any(lines) or any(functions):
             return Reached.ALL if all((*lines, *functions)) else Reached.PARTLY
         unknown = any(line.state is LineState.UNKNOWN for side in sides for line in side.lines)

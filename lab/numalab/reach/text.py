@@ -32,7 +32,7 @@ def _uncounted(reach: PatchReach) -> str:
     states = {"unknown": LineState.UNKNOWN, "not compiled": LineState.COMPILED_OUT}
     counts = {what: reach.in_state(state) for what, state in states.items()}
     text = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return f"; {text}" if text else ""
+    return f"; of the other changed lines, {text}" if text else ""
 
 
 def _verdict(reach: PatchReach, rest: str) -> str:

@@ -93,16 +93,17 @@ def test_runs_are_summed_with_the_loads_that_reached_a_line() -> None:
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        (LineState.NO_CODE, "reached, 1 of 1 changed lines with code ran"),
-        (LineState.UNKNOWN, "reached, 1 of 1 changed lines with code ran; 1 unknown"),
-        (LineState.COMPILED_OUT, "reached, 1 of 1 changed lines with code ran; 1 not compiled"),
+        (LineState.NO_CODE, ""),
+        (LineState.UNKNOWN, "; of the other changed lines, 1 unknown"),
+        (LineState.COMPILED_OUT, "; of the other changed lines, 1 not compiled"),
     ],
 )
 def test_changed_lines_without_a_count_are_in_the_verdict(state: LineState, text: str) -> None:
     plan = replace(table(), functions=())
     rest = replace(plan.lines[1], state=state)
     run = run_reach(replace(plan, lines=(plan.lines[0], rest)), counts())
-    assert verdict_text(merged([("", run)])) == f"x: {text}"
+    ran = "reached, 1 of 1 changed lines with code ran"
+    assert verdict_text(merged([("", run)])) == f"x: {ran}{text}"
 
 
 def test_a_function_that_differs_and_never_ran_is_not_reached() -> None:
@@ -110,6 +111,16 @@ def test_a_function_that_differs_and_never_ran_is_not_reached() -> None:
     reach = merged([("", run_reach(replace(plan, lines=plan.lines[:1]), counts()))])
     assert verdict_text(reach) == (
         "x: partly reached, 1 of 1 changed lines with code and 0 of 1 functions that differ ran"
+    )
+
+
+def test_a_function_that_ran_in_one_kernel_ran() -> None:
+    plan = replace(table(), lines=table().lines[:1])
+    patched = run_reach(plan, Counts({**counts().sites, 0x60: SiteCount((3, 0), 0)}, {}))
+    other = replace(plan, side="baseline", lines=())
+    reach = merged([("", patched), ("", run_reach(other, Counts({}, {})))])
+    assert verdict_text(reach) == (
+        "x: reached, 1 of 1 changed lines with code and 1 of 1 functions that differ ran"
     )
 
 
