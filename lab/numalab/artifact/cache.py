@@ -90,12 +90,17 @@ def choose_to_prune(
     """Choose the entries to remove, the longest unused first: pure.
 
     `keep` bytes may stay in all; `unused_for` seconds is how long an entry may lie unused. An entry
-    in use stays, even if that exceeds `keep`.
+    in use stays, even if that exceeds `keep`. A time in the future, that of a wrong clock, counts
+    as one that is as long ago.
     """
+
+    def unused(entry: Entry) -> float:
+        return abs(now - entry.last_use)
+
     left = sum(entry.size for entry in entries)
     chosen = []
-    for entry in sorted(entries, key=lambda entry: entry.last_use):
-        too_old = unused_for is not None and now - entry.last_use > unused_for
+    for entry in sorted(entries, key=unused, reverse=True):
+        too_old = unused_for is not None and unused(entry) > unused_for
         too_much = keep is not None and left > keep
         if not entry.in_use and (too_old or too_much):
             chosen.append(entry)

@@ -41,6 +41,9 @@ def test_the_longest_unused_goes_first_until_little_enough_is_left() -> None:
     assert names(choose_to_prune(entries, keep=11, unused_for=None, now=now)) == ["older"]
     assert names(choose_to_prune(entries, keep=5, unused_for=None, now=now)) == ["older", "old"]
     assert names(choose_to_prune(entries, keep=None, unused_for=50, now=now)) == ["older"]
+    entries[2] = entry("older", 4, -99)  # of a wrong clock
+    assert names(choose_to_prune(entries, keep=11, unused_for=None, now=now)) == ["older"]
+    assert names(choose_to_prune(entries, keep=None, unused_for=50, now=now)) == ["older"]
     busy = [entry("busy", 50, 999, "in use"), *entries]
     assert names(choose_to_prune(busy, keep=0, unused_for=0, now=now)) == ["older", "old", "new"]
 
