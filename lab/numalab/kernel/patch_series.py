@@ -12,6 +12,7 @@ from numalab.kernel.kernel_specs import KernelSpec, is_series_name, load_kernels
 from numalab.locks import locked
 from numalab.progress import Progress
 from numalab.source import git
+from numalab.source.git_range import format_patches
 from numalab.source.kernel_source import ENDINGS, fetch_source, unpack
 from numalab.source.mailbox import with_line_feeds
 from numalab.source.patch import HunkFailed, PatchError, renew_offsets
@@ -134,7 +135,7 @@ def _range_ends(text: str) -> tuple[Path, str, tuple[str, str]]:
 
 def _load_range(text: str) -> Series:
     path, revisions, ends = _range_ends(text)
-    mails = git.format_patches(path, *ends)
+    mails = format_patches(path, *ends)
     if not mails:
         raise UserError(f"no commit in {revisions}", file=path)
     name = f"{path.name}@{revisions.replace('/', '-')}"

@@ -8,7 +8,6 @@ objects/info/alternates).
 
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -33,9 +32,6 @@ _ALL_AT_THE_TOP = "/*"
 _STANDARD = "--exclude-standard"
 _IGNORE_BYTES = 1 << 16  # its rules are words of a command line
 _LONGEST = 300  # characters of a message of git
-# Lines of a message that the parser of a mailbox or of a diff reads as its own.
-_LIKE_A_DIFF = r"^(diff --git |\+\+\+ |@@ -[0-9]|From .*:[0-9][0-9].* [0-9]{4})"
-_MAIL = "From {} Mon Sep 17 00:00:00 2001\n"  # how git-format-patch(1) begins a mail
 
 
 @dataclass(frozen=True)
@@ -75,24 +71,26 @@ def find_revision(text: str) -> GitTree:
     path, revision = split_git(text)
     folder = _own_folder(path)
     commit = resolve(path, revision)
+    _check_whole(path, commit, revision)
     tree = resolve(path, commit, "tree")
-    _check_whole(path, tree, revision)
     _own_repository(folder, path)
     named = git(["describe", "--always", "--tags", commit], cwd=path, check=False).stdout.strip()
     return GitTree(folder, tree, named or commit[:12])
 
 
-def _check_whole(path: Path, tree: str, revision: str) -> None:
-    """Raise UserError where a partial clone has not fetched all files of a tree."""
+def _check_whole(path: Path, commit: str, revision: str) -> None:
+    """Raise UserError where a partial clone has not fetched all files of a revision."""
     words = ["config", "--get-regexp", r"^(remote\..*\.promisor|extensions\.partialclone)$"]
     if git(words, cwd=path, check=False).stdout:
-        words = ["rev-list", "--objects", "--missing=print", "--no-walk", tree]
-        if "\n?" in git(words, cwd=path).stdout:
-            raise UserError(_partial(revision), file=path)
+        words = ["rev-list", "--objects", "--missing=print", "--no-walk", commit]
+        if "\n?" in git(words, cwd=path, check=False).stdout:
+            raise partial_clone(path, revision, "git archive")
 
 
-def _partial(revision: str) -> str:
-    return f"is a partial clone, which lacks files of {revision}; check it out in git to fetch them"
+def partial_clone(path: Path, revision: str, command: str) -> UserError:
+    """Return the error for a partial clone without files of a revision that a command fetches."""
+    reason = f"is a partial clone, which lacks files of {revision}"
+    return UserError(f"{reason}; `{command} {revision} >/dev/null` in it fetches them", file=path)
 
 
 def resolve(path: Path, revision: str, kind: Literal["commit", "tree", ""] = "") -> str:
@@ -228,47 +226,6 @@ def _unwritten(folder: Path, path: Path, failed: CommandFailed) -> HostError:
         reason = f"{_NO_SPACE} on device ({reason})"
     hint = "free 2 GB there, or set NUMALAB_CACHE to another disk"
     return HostError(f"git cannot write {path}: {reason}", hint=hint)
-
-
-def format_patches(path: Path, first: str, last: str) -> tuple[bytes, ...]:
-    """Return the commits after `first` up to `last` (ids) as mails; none for one without a change.
-
-    A range with a merge is one mail, the difference between the last common commit and `last`:
-    `git format-patch` leaves out what the merge itself changed.
-    """
-    commits = f"{first}..{last}"
-    if git(["rev-list", "--merges", "--max-count=1", commits], cwd=path).stdout:
-        subject = f"{first[:12]}..{last[:12]}, with its merges"
-        return (_mail(path, last, subject, [merge_base(path, first, last), last]),)
-    words = ["format-patch", "--quiet", "--no-signature", "--no-ext-diff", "-M", "-U3"]
-    # Into files, because lines of a kernel may not be UTF-8.
-    with tempfile.TemporaryDirectory() as scratch:
-        done = git([*words, "-o", scratch, commits], cwd=path, check=False)
-        if done.returncode:
-            if "promisor remote" in done.stderr:
-                raise UserError(_partial("these commits"), file=path)
-            raise CommandFailed(done)
-        files = {int(file.name.partition("-")[0]): file for file in Path(scratch).iterdir()}
-        files.pop(0, None)  # the cover letter of format.coverLetter
-        mails = [mail for _, file in sorted(files.items()) if (mail := file.read_bytes())]
-    words = ["log", "--extended-regexp", f"--grep={_LIKE_A_DIFF}", "--no-show-signature"]
-    listed = git([*words, "--format=%H%x09%s", commits], cwd=path).stdout.split("\n")
-    misleading = dict(line.split("\t", 1) for line in listed if line)
-    names = [mail[5:].split(b" ", 1)[0].decode("ascii", "replace") for mail in mails]
-    return tuple(
-        _mail(path, name, f"[PATCH] {misleading[name]}", ["--root", "--no-commit-id", name])
-        if name in misleading
-        else mail
-        for name, mail in zip(names, mails, strict=True)
-    )
-
-
-def _mail(path: Path, commit: str, subject: str, trees: list[str]) -> bytes:
-    """Return a mail without a message, with the difference that `git diff-tree` makes."""
-    words = ["diff-tree", "-r", "--patch", "--no-ext-diff", "--no-textconv", "-M", "-U3", *trees]
-    diff = git(words, cwd=path, errors="surrogateescape").stdout
-    head = f"{_MAIL.format(commit)}Subject: {subject}\n\n"
-    return f"{head}{diff}".encode("utf-8", "surrogateescape")
 
 
 def is_ancestor(path: Path, first: str, last: str) -> bool:

@@ -1,7 +1,9 @@
 """Sources out of git and out of folders, and series that are ranges of commits."""
 
 import os
+import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -154,18 +156,36 @@ def test_a_repository_lacks_what_it_would_fetch(repository: Path, tmp_path: Path
     assert not mark.exists()
 
 
-def test_a_partial_clone_names_what_it_lacks(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacks", ["blob:none", "tree:0"])
+@pytest.mark.parametrize("last", ["main", "merge"])
+def test_a_partial_clone_names_what_it_lacks(
+    repository: Path, tmp_path: Path, lacks: str, last: str
+) -> None:
+    git(repository, "switch", "--quiet", "-c", "merge", "v9.9")
+    write(repository, "line 30", "line thirty")
+    git(repository, "commit", "--quiet", "-am", "on the side")
+    git(repository, "merge", "--quiet", "main")
     git(repository, "config", "uploadpack.allowFilter", "true")
-    words = ["clone", "--quiet", "--bare", "--filter=blob:none", f"file://{repository}"]
-    git(tmp_path, *words, str(tmp_path / "partial"))
-    message = "partial: is a partial clone, which lacks files of "
-    with pytest.raises(UserError, match=message + "main; check it out in git to fetch them"):
-        find_source(f"git:{tmp_path / 'partial'}@main")
-    with pytest.raises(UserError, match=message + "these commits"):
-        find_series(f"git:{tmp_path / 'partial'}@v9.9..main")
-    git(tmp_path, "clone", "--quiet", *words[3:], str(tmp_path / "work"))
-    whole = find_source(f"git:{tmp_path / 'work'}@main")
-    assert whole.digest == find_source(f"git:{repository}@main").digest
+    words = ["clone", "--quiet", "--bare", f"--filter={lacks}", f"file://{repository}"]
+
+    def fetch(name: str, read: Callable[[str], object], revision: str, command: str) -> None:
+        """Clone, and run the command that the error names."""
+        if not (tmp_path / name).exists():
+            git(tmp_path, *words, str(tmp_path / name))
+        with pytest.raises(UserError) as caught:
+            read(f"git:{tmp_path / name}@{revision}")
+        message = f"{name}: is a partial clone, which lacks files of "
+        message += rf"(\S+); `git ({command} \1) >/dev/null` in it fetches them$"
+        hint = re.search(message, str(caught.value))
+        assert hint is not None, str(caught.value)
+        git(tmp_path / name, *hint[2].split())
+
+    fetch("range", find_series, f"v9.9..{last}", "log -p -m")
+    series = [find_series(f"git:{path}@v9.9..{last}") for path in (tmp_path / "range", repository)]
+    assert series[0].info.patches == series[1].info.patches
+    fetch("source", find_source, last, "archive")
+    whole = find_source(f"git:{tmp_path / 'source'}@{last}")
+    assert whole.digest == find_source(f"git:{repository}@{last}").digest
 
 
 def test_a_folder_is_read_after_git_removed_objects(repository: Path) -> None:
@@ -287,6 +307,9 @@ PLAIN_DIFF = f"--- a/{FILE}\n+++ b/{FILE}\n@@ -5 +5 @@\n-line 5\n+line wrong\n"
         f"diff --git a/{FILE} b/{FILE}\n{PLAIN_DIFF}",
         PLAIN_DIFF,
         f"diff --git a/{FILE} b/copy.c\n",
+        f"diff --cc {FILE}\n",
+        f"diff --combined {FILE}\n",
+        "@@@ -1,2 -1,2 +1,3 @@@\n",
         "@@ -5 +5 @@\n-line 5\n+line wrong\n",
         "From x@y Thu Nov  3 10:00:00 2022\nSubject: [PATCH v7] x\n",
     ],
@@ -300,6 +323,15 @@ def test_what_the_message_of_a_commit_quotes_is_no_part_of_a_range(
     assert series.info.patches == ("sched: say twenty in words", "sched: thirty")
     patched = apply_series([series], lambda name: shown(repository, f"v9.9:{name}"))
     assert patched == {FILE: shown(repository, f"HEAD:{FILE}")}
+
+
+def test_a_message_that_no_parser_takes_for_its_own_stays(repository: Path) -> None:
+    message = "+++ exited with 0 +++\n\nFrom the log at 10:22 of 2021:\n\na word\n@@ no hunk"
+    write(repository, "line 30", "line thirty")
+    git(repository, "commit", "--quiet", "-am", f"sched: thirty\n\n{message}")
+    last = find_series(f"git:{repository}@v9.9..HEAD").patches[-1]
+    assert last.subject == "sched: thirty"
+    assert message in last.text
 
 
 def test_a_commit_without_a_change_is_no_patch_of_a_range(repository: Path) -> None:
