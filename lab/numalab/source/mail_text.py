@@ -28,12 +28,24 @@ def is_encoded_mail(message: bytes) -> bool:
 
 
 def decode_mail(message: bytes) -> tuple[Message, str, str]:
-    """Return a message's headers, subject and decoded text, that of its parts one by one."""
+    """Return a message's headers, subject and decoded text, that of its parts one by one.
+
+    A part that is no text counts only where no text holds a diff: some programs attach the patch
+    that the text is.
+    """
     headers, body = _parse(message)
     subject = unfold(header_of(headers, "subject"))
     if headers.get_content_maintype() == "multipart":
-        parts = (_decoded(part, data) for part, data in _text_parts(headers, body, depth=0))
-        return headers, subject, "\n".join(parts)
+        parts = [
+            (part.get_content_maintype() == "text", _decoded(part, data))
+            for part, data in _text_parts(headers, body, depth=0)
+        ]
+        has_diff = any(is_text and DIFF.search(text) for is_text, text in parts)
+        return (
+            headers,
+            subject,
+            "\n".join(text for is_text, text in parts if is_text or not has_diff),
+        )
     if _encoding(headers) not in _ENCODINGS and not _is_flowed(headers):
         return headers, subject, body.decode("utf-8", "surrogateescape")
     return headers, subject, _decoded(headers, body)

@@ -196,17 +196,23 @@ def _by_series(mails: Sequence[_Mail]) -> list[list[_Mail]]:
 
 
 def _newest(series: Sequence[_Mail]) -> list[_Mail]:
-    """Return the newest version of a series, without its cover letter. Raises PatchError."""
+    """Return the newest version of a series, without its cover letter. Raises PatchError.
+
+    A mail without a number has that of a mail with its subject: it is sent again alone.
+    """
     tagged = [mail for mail in series if mail.rank.is_tagged] or series
     newest = _of_newest(tagged).rank
     mails = [mail for mail in tagged if mail.rank.version == newest.version]
     if not newest.is_draft:  # a series may end with drafts
         mails = [m for m in mails if not m.rank.is_draft or m.rank.total == newest.total]
     places: dict[_Key, list[_Mail]] = {}
+    numbered = {_TAGS.sub("", m.subject).lower(): m.rank for m in mails if m.rank.number}
     for mail in mails:
         rank, subject = mail.rank, _TAGS.sub("", mail.subject).lower()
+        if not rank.total and (same := numbered.get(subject)):
+            rank = rank._replace(total=same.total, number=same.number)
         place = (rank.total, rank.number) if rank.total else (subject,)
-        places.setdefault(place, []).append(mail)
+        places.setdefault(place, []).append(mail._replace(rank=rank))
     mails = [mail for same in places.values() for mail in _last(same)]
     return [mail for mail in mails if mail.rank.number != 0] or mails
 

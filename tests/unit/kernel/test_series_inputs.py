@@ -145,6 +145,16 @@ COVER = "A cover letter.\n"
             ["[PATCH v2 1/2] a", "[PATCH v2.1 2/2] c"],
         ),
         (
+            [("[PATCH v2 1/2] a", A, 1), ("[PATCH v2 2/2] b", B, 2, 1),
+             ("[PATCH v2.1] a", C, 3, 1)],
+            ["[PATCH v2.1] a", "[PATCH v2 2/2] b"],
+        ),
+        (
+            [("[PATCH v2 2/2] b", B, 2, 1), ("[PATCH v2 RESEND] b", C, 3, 1),
+             ("[PATCH v2 1/2] a", A, 1)],
+            ["[PATCH v2 1/2] a", "[PATCH v2 RESEND] b"],
+        ),
+        (
             [("[PATCH 1/2] a", A, 1), ("[PATCH 2/2] a", B, 2, 1)],
             ["[PATCH 1/2] a", "[PATCH 2/2] a"],
         ),
@@ -310,25 +320,30 @@ def test_the_subject_of_a_patch_in_a_folder_is_decoded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["attachment", "inline"])
 @pytest.mark.parametrize("kind", ["text/x-patch", "application/octet-stream", "application/mbox"])
-def test_an_attached_patch_is_read_as_git_reads_it(tmp_path: Path, kind: str, place: str) -> None:
+def test_an_attached_patch_is_read(tmp_path: Path, kind: str, place: str) -> None:
     def attached(kind: str, text: str) -> str:
         coded = base64.encodebytes(text.encode()).decode()
         head = f"Content-Type: {kind}; name=x.patch\nContent-Disposition: {place}\n"
         return f"{head}Content-Transfer-Encoding: base64\n\n{coded}"
 
-    parts = (
-        "Content-Type: text/plain\n\nWhy.\n",
-        f"Content-Type: text/html\n\n<pre>{diff('html', 'no')}</pre>\n",
-        attached("text/x-patch", diff("a", "b")),
-        attached(kind, diff("b", "c")),
-        attached("application/pgp-signature", "-----BEGIN PGP SIGNATURE-----\n"),
-    )
-    body = "".join(f"--=-=\n{part}\n" for part in parts)
+    def write(text: str, *patches: str) -> None:
+        parts = (
+            f"Content-Type: text/plain\n\n{text}\n",
+            f"Content-Type: text/html\n\n<pre>{diff('html', 'no')}</pre>\n",
+            *(attached(kind, patch) for patch in patches),
+            attached("application/pgp-signature", "-----BEGIN PGP SIGNATURE-----\n"),
+        )
+        body = "".join(f"--=-=\n{part}\n" for part in parts)
+        head = 'Subject: [PATCH] x\nContent-Type: multipart/mixed; boundary="=-="\n'
+        box.write_text(f"{FROM.format(1)}{head}\n{body}--=-=--\n")
+
     box = tmp_path / "x.mbox"
-    head = f'{FROM.format(1)}Subject: [PATCH] x\nContent-Type: multipart/mixed; boundary="=-="\n'
-    box.write_text(f"{head}\n{body}--=-=--\n")
+    write("Why.", diff("a", "b"), diff("b", "c"))
     assert applied(box) == "c\n"
     assert "PGP" not in load_series(box).patches[0].text
+    if not kind.startswith("text/"):
+        write(diff("a", "b"), diff("a", "b"))
+        assert applied(box) == "b\n", "the patch that the text is"
 
 
 FLOWED = "Content-Type: text/plain; charset=utf-8; format=flowed"
