@@ -27,6 +27,7 @@ _PLAIN_MODES = ("100644", "100755")
 _REPOSITORY_MODE = "160000 "
 _NO_SPACE = "No space left"
 _NO_OBJECT = "invalid object"
+_NO_FILE = "unable to read"
 _FULL = 32 << 20  # bytes: what a full disk may still have
 _ALL_AT_THE_TOP = "/*"
 _STANDARD = "--exclude-standard"
@@ -270,7 +271,8 @@ def read_source_file(tree: GitTree, name: str) -> SourceFile | None:
 def check_out(tree: GitTree) -> Path:
     """Check out a revision into the repository's folder of sources, and return it.
 
-    The caller holds the lock of the source. Raises HostError when the disk is full.
+    The caller holds the lock of the source. Raises HostError when the disk is full, and for files
+    whose objects were the user's until `git gc`: the next snapshot has its own.
     """
     folder = tree.folder
     source, memory, index = folder / "source", folder / "checkout.json", folder / "index"
@@ -294,6 +296,10 @@ def check_out(tree: GitTree) -> Path:
         if interrupted:
             git(["clean", "-ffdxq", "-e", "/build-*"], cwd=source, env=environment)
     except CommandFailed as failed:
+        if _NO_FILE in failed.completed.stderr:
+            (folder / "snapshot.index").unlink(missing_ok=True)  # it has the same files
+            reason = f"{source}: git cannot read files that it had before, which `git gc` removes"
+            raise HostError(reason, hint="start the command again") from None
         raise _unwritten(folder, source, failed) from None
     write_json(memory, tree.tree)
     return source

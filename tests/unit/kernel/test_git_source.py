@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numalab.errors import UserError
+from numalab.errors import HostError, UserError
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patch_series import find_series, is_range, is_series, range_base
@@ -198,6 +198,25 @@ def test_a_folder_is_read_after_git_removed_objects(repository: Path) -> None:
     git(repository, "reflog", "expire", "--expire=now", "--all")
     git(repository, "gc", "--quiet", "--prune=now")
     assert find_source(str(repository)).digest == before
+
+
+def test_files_that_git_removed_are_read_again_the_next_time(repository: Path) -> None:
+    """Their objects were those of the user's index, which had no tree of them."""
+    write(repository, "line 5\n", "line five\n")
+    for name in git(repository, "ls-files").split():  # as new as its index: it would be read again
+        os.utime(repository / name, (1e9, 1e9))
+    git(repository, "add", "--all")
+    before = find_source(str(repository))
+    git(repository, "reset", "--quiet")
+    git(repository, "gc", "--quiet", "--prune=now")
+    with pytest.raises(
+        HostError, match="files that it had before, which `git gc` removes"
+    ) as caught:
+        unpack(find_source(str(repository)))
+    assert caught.value.hint == "start the command again"
+    again = find_source(str(repository))
+    assert again.digest == before.digest
+    assert "line five\n" in (unpack(again) / FILE).read_text()
 
 
 def test_a_folder_is_taken_as_it_is_now(repository: Path) -> None:
