@@ -18,6 +18,8 @@ from numalab.document import read_record
 from numalab.errors import UserError
 from numalab.files import replacing, write_json, write_text
 from numalab.places import cache_dir
+from numalab.source.git import PREFIX, split_git
+from numalab.source.kernel_source import is_package
 from numalab.source.series import Series
 
 _RECORD = "patch.json"
@@ -133,16 +135,32 @@ def _read(entry: Path) -> SavedPatch | None:
     return replace(patch, series=str(folder)) if whole else None
 
 
+def is_gone(base: str) -> bool:
+    """Tell whether the base of a patch is a tree that its user removed."""
+    if not base.startswith(PREFIX):
+        return "/" in base and not is_package(base) and not Path(base).exists()
+    try:
+        split_git(base)
+    except UserError:
+        return True
+    return False
+
+
 def find_saved(name: str, patches: Sequence[SavedPatch]) -> SavedPatch | None:
     """Return the patch of a kernel's name, with or without digest or base; the last used of them.
 
-    Names with a digest come first. Raises UserError for one that stands for two kernels, as an
-    earlier numalab gave it.
+    Names with a digest come first. Raises UserError for one that stands for two kernels whose bases
+    exist, as an earlier numalab gave it.
     """
-    if len(bases := {patch.base for patch in patches if patch.kernel == name}) > 1:
+    same = [patch for patch in patches if patch.kernel == name]
+    if len({patch.base for patch in same}) > 1:
+        same = [patch for patch in same if not is_gone(patch.base)] or same[:1]
+    if len(bases := {patch.base for patch in same}) > 1:
         reason = f"{name!r} is the name of kernels on {' and '.join(sorted(bases))}"
         raise UserError(f"{reason}; name the patch and the base again, for a new name")
-    for field in ("kernel", "plain", "short"):
+    if same:
+        return same[0]
+    for field in ("plain", "short"):
         for patch in patches:
             if getattr(patch, field) == name:
                 return patch

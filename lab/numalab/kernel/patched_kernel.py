@@ -18,6 +18,7 @@ from numalab.kernel.kernel_specs import (
 from numalab.kernel.patch_artifact import (
     SavedPatch,
     find_saved,
+    is_gone,
     save_patch,
     saved_patches,
     short_name,
@@ -128,7 +129,7 @@ def list_all_kernels() -> dict[str, KernelSpec]:
     for saved in every:
         if not saved.is_copy and saved.series not in names:
             continue
-        if _is_gone(saved.base):
+        if is_gone(saved.base):
             continue
         if is_name(saved.base) and saved.base not in bases:
             continue
@@ -138,17 +139,6 @@ def list_all_kernels() -> dict[str, KernelSpec]:
         except UserError as error:
             skip_input(error)
     return kernels
-
-
-def _is_gone(base: str) -> bool:
-    """Whether the base of a patch is a tree that its user removed."""
-    if not base.startswith(PREFIX):
-        return "/" in base and not is_package(base) and not Path(base).exists()
-    try:
-        split_git(base)
-    except UserError:
-        return True
-    return False
 
 
 def named_kernel(name: str, file: Path, key: str) -> KernelSpec:

@@ -359,6 +359,24 @@ def test_a_name_that_two_kernels_have_is_refused(with_defaults: Path, tmp_path: 
         find_kernel(name)
 
 
+def test_a_kernel_whose_base_was_moved_is_the_one_whose_base_exists(
+    with_defaults: Path, tmp_path: Path
+) -> None:
+    """An earlier numalab gave both one name."""
+    folder, _ = in_git(with_defaults)
+    (tmp_path / "x.patch").write_text(patch())
+    series, present = load_series(tmp_path / "x.patch"), f"git:{folder}@main"
+    for base, label in ((present, "a"), (f"git:{tmp_path}/moved@main", "b")):
+        save_patch(series, base, label, named=False)
+    for file in cache_dir("patches").glob("*/patch.json"):
+        file.write_text(re.sub('"kernel": "[ab]', '"kernel": "main', file.read_text()))
+    [name] = {record.kernel for record in saved_patches()}
+    assert find_kernel(name).source == present
+    assert list_all_kernels()[name] == find_kernel(name)
+    shutil.rmtree(folder)
+    assert find_kernel(name).name == name, "its build says that the base is gone"
+
+
 def read_version(source: str) -> str:
     folder, revision = source.removeprefix("git:").split("@")
     words = ["git", "-C", folder, "rev-parse", f"{revision}^{{commit}}"]
