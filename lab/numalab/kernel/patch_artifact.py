@@ -55,7 +55,8 @@ class SavedPatch:
     @property
     def plain(self) -> str:
         """The kernel's name without the digest."""
-        return self.kernel.rpartition("-")[0] if self.is_copy else self.kernel
+        has_digest = not self.kernel.endswith(f"+{self.short}")
+        return self.kernel.rpartition("-")[0] if has_digest else self.kernel
 
     @property
     def is_copy(self) -> bool:
@@ -81,11 +82,14 @@ def save_patch(
     short = short_name(series.name)
     content = series.name if named else series.info.digest
     name = f"{label}+{short}"
-    first = name if named else f"{name}-{series.info.digest[:_SUFFIX]}"
     alone = digest_of([base, short, content, commit])
-    own = PATCHES.entry(alone)
-    entry, kernel = PATCHES.entry(digest_of([base, short, content])), first
+    own, entry = PATCHES.entry(alone), PATCHES.entry(digest_of([base, short, content]))
     saved = _records()
+    if named:  # the plain name is that of the last revision, except where it was given before
+        was_given = entry in saved and saved[entry].kernel == name
+        kernel = first = f"{name}-{alone[:_SUFFIX]}" if commit and not was_given else name
+    else:
+        kernel = first = f"{name}-{series.info.digest[:_SUFFIX]}"
     is_other = commit and entry in saved and saved[entry].commit not in ("", commit)
     taken = any(record.kernel == first for path, record in saved.items() if path != entry)
     if own in saved or is_other or taken:

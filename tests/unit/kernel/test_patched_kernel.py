@@ -14,6 +14,7 @@ from numalab.kernel.kernel_build import ensure_kernel, read_inputs
 from numalab.kernel.kernel_specs import series_path, without_last_series
 from numalab.kernel.patch_artifact import save_patch, saved_patches, short_name
 from numalab.kernel.patch_base import version_key
+from numalab.kernel.patch_series import find_series
 from numalab.kernel.patched_kernel import (
     find_kernel,
     list_all_kernels,
@@ -273,6 +274,27 @@ def test_a_saved_kernel_keeps_the_commit_of_its_base(with_defaults: Path, tmp_pa
     assert find_kernel(first.patched.name) == first.patched
     git("checkout", "--quiet", "-B", "main", "v9.9")
     assert patched_kernel(texts, base).patched == first.patched
+
+
+def test_the_plain_name_of_a_series_is_on_the_commit_used_last(with_defaults: Path) -> None:
+    folder, git = in_git(with_defaults)
+    base, name = f"git:{folder}@main", "linux-source-9.9-main+change"
+    first = patched_kernel(["change"], base).patched
+    assert find_kernel(name) == first
+    (folder / FILE).write_text((folder / FILE).read_text().replace("line 30\n", "line thirty\n"))
+    git("commit", "--quiet", "-am", "sched: thirty")
+    later = patched_kernel(["change"], base).patched
+    assert find_kernel(name) == later != first
+    assert find_kernel(first.name) == first
+    assert patched_kernel(["change"], base).patched == later
+
+
+def test_a_series_of_an_earlier_numalab_keeps_its_name(with_defaults: Path) -> None:
+    folder, _ = in_git(with_defaults)
+    base, label = f"git:{folder}@main", "linux-source-9.9-main"
+    old = save_patch(find_series("change"), base, label, named=True)
+    for _use in range(2):
+        assert patched_kernel(["change"], base).patched.name == old.kernel == f"{label}+change"
 
 
 def test_a_kernel_of_an_earlier_numalab_keeps_its_name(with_defaults: Path, tmp_path: Path) -> None:
