@@ -177,7 +177,7 @@ def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     """
     allowed = everywhere(machine)
     servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
-    briefly = rng.random() < 0.4
+    briefly = rng.random() < 0.5
     if briefly:
         servers = ((3000, 24_000, 60_000), (4000, 32_000, 80_000), (2000, 8000, 40_000))
     runtime, due, period = rng.choice(servers)
@@ -368,7 +368,7 @@ FAMILIES: Mapping[Family, float] = {
     deadlines_and_hotplug: 0.5,
     served: 0.7,
     competing_deadlines: 0.8,
-    constrained_deadlines: 0.6,
+    constrained_deadlines: 0.9,
     below_all: 0.8,
     batches: 0.6,
     sliced: 0.8,
