@@ -179,7 +179,7 @@ def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
     briefly = rng.random() < 0.5
     if briefly:
-        servers = ((3000, 24_000, 60_000), (4000, 32_000, 80_000), (2000, 8000, 40_000))
+        servers = ((3000, 24_000, 60_000), (4000, 32_000, 80_000), (5000, 50_000, 100_000))
     runtime, due, period = rng.choice(servers)
     count = rng.randint(1, 2 if briefly else max(1, 2 * len(allowed) // 3))
     hogs = rng.randint(1, 2 if briefly else len(allowed))
