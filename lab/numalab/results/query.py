@@ -4,7 +4,6 @@ Each folder of results has its own. It is derived from the files of the runs, an
 by their times, so it may be deleted at any time.
 """
 
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -125,7 +124,7 @@ def _modified(run: RunDir) -> int:
     latest = 0
     for path in (run.manifest, run.measures, run.added_measures):
         with suppress(FileNotFoundError):
-            latest = max(latest, os.stat(path).st_mtime_ns)  # noqa: PTH116 - a third of the time
+            latest = max(latest, path.stat().st_mtime_ns)
     return latest
 
 
