@@ -11,7 +11,7 @@
  * at begin, half and end, the utilization, preferred node, account and settings of each process and thread
  * (and accounts.h), what children inherit, the CPU time, load and limits of each group, the turns of lockers
  * and their longest wait for the lock, where the memory of each task lies at the end, what queues of
- * groups hold without tasks, how many tasks count as blocked then, and what system calls return (probes.h).
+ * groups hold without tasks, how many tasks count as blocked then, and what system calls do (probes.h).
  *
  * As process 1 of a guest it reads LOADS from /loads, and powers off. Work is counted in turns of a loop
  * (shared.h), one for each us.

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * In which order real-time tasks run, and where (sched(7), kernel/sched/rt.c): small scenes of two or three tasks
- * with one right outcome. probes.h includes it after what it needs.
+ * with one right outcome.
  */
 #ifndef RANKS_H
 #define RANKS_H
+
+#include "expect.h"
 
 #define NOT_YET_MS 60 /* how long a task may wait for what happens at once */
 #define AT_ONCE_MS 20 /* on CPUs that take turns */
