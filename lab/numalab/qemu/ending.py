@@ -18,6 +18,9 @@ OUT_OF_MEMORY = (
     " process"
 )
 
+# How the reasons begin for which a guest's own kernel ended it.
+CRASHED = ("the guest rebooted", "the guest's kernel panicked")
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -28,8 +31,8 @@ class Loss:
 
 
 _LOSSES: Mapping[EndKind, Loss] = {
-    "rebooted": Loss(LossCause.GUEST, "the guest rebooted"),
-    "crashed": Loss(LossCause.GUEST, "the guest's kernel panicked"),
+    "rebooted": Loss(LossCause.GUEST, CRASHED[0]),
+    "crashed": Loss(LossCause.GUEST, CRASHED[1]),
     "destroyed": Loss(LossCause.HOST, "somebody else ended the guest"),
     "failed": Loss(LossCause.HOST, "QEMU ended unexpectedly"),
 }

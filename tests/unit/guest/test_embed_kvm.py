@@ -146,14 +146,16 @@ def device(tmp_path: Path) -> Path:
 
 
 def fake_guests(
-    monkeypatch: pytest.MonkeyPatch, endings: dict[str, LabError | None]
+    monkeypatch: pytest.MonkeyPatch,
+    endings: dict[str, LabError | None],
+    in_turn: list[LabError | None] | None = None,
 ) -> list[tuple[str, str]]:
-    """Let probes end as told for each CPU model; return the list of what was tried."""
+    """Let probes end as told for each CPU model, or in turn; return the list of what was tried."""
     tried: list[tuple[str, str]] = []
 
     def run_guest(machine: Machine, job: Job, run_dir: RunDir, **options: object) -> None:
         tried.append((machine.mode, machine.cpu_model))
-        error = endings[machine.cpu_model]
+        error = in_turn.pop(0) if in_turn else endings[machine.cpu_model]
         if error is not None:
             raise error
         on_beat = options["on_beat"]
@@ -193,6 +195,22 @@ def test_auto_ends_in_icount_where_the_guest_hangs(
     with pytest.raises(HostError, match="did not reach its init"):
         pick_mode("kvm", bzimage, bzimage, device=device)
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize("reason", ["the guest rebooted", "the guest's kernel panicked: BUG"])
+@pytest.mark.parametrize("again", [True, False])
+def test_a_guest_that_crashes_is_booted_a_second_time(
+    device: Path, bzimage: Path, monkeypatch: pytest.MonkeyPatch, reason: str, *, again: bool
+) -> None:
+    endings: list[LabError | None] = [GuestLost(reason), GuestLost(reason) if again else None]
+    fake_guests(monkeypatch, {}, endings)
+    choice = pick_mode("auto", bzimage, bzimage, device=device)
+    assert endings == []
+    if again:
+        assert choice == Choice("icount", "host", f"KVM does not run a guest here: {reason}")
+    else:
+        why = f"a guest with CPU model host reached its init, the second time ({reason})"
+        assert choice == Choice("kvm", "host", why)
 
 
 @pytest.mark.parametrize(
