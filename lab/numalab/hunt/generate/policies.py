@@ -167,31 +167,42 @@ def competing_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     return Load(1200, tuple(parts))
 
 
-def constrained_deadlines(rng: random.Random, machine: Topology) -> Load | None:
+def sleepers_near_deadlines(rng: random.Random, machine: Topology) -> Load | None:
     """Deadline tasks that sleep before their runtime is used up, and wake near the deadline.
 
     After it, nothing is left for them until the period ends; shortly before it, they may use what
-    still fits their share (Documentation/scheduler/sched-deadline.rst). Others sleep briefly and
-    often until their runtime is used up, long before the deadline. In mode icount, CPUs that
-    are busy together are slower by their number.
+    still fits their share (Documentation/scheduler/sched-deadline.rst).
     """
-    allowed = everywhere(machine)
-    servers = ((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000))
-    briefly = rng.random() < 0.5
-    if briefly:
-        servers = ((3000, 24_000, 60_000), (4000, 32_000, 80_000), (5000, 50_000, 100_000))
-    runtime, due, period = rng.choice(servers)
-    count = rng.randint(1, 2 if briefly else max(1, 2 * len(allowed) // 3))
-    hogs = rng.randint(1, 2 if briefly else len(allowed))
-    busy = min(len(allowed), count + hogs)
-    sleeps = (150, 400) if briefly else (due // 2, due, 2 * due)
-    parts = (
-        Part("sleeper", count, allowed, policy="deadline", runtime_us=runtime, period_us=period,
-             deadline_us=due, run_us=max(20, runtime // ((8 if briefly else 3) * busy)),
-             sleep_us=rng.choice(sleeps)),
-        Part("hog", hogs, allowed),
-    )  # fmt: skip
-    return Load(1000, parts)
+    server = rng.choice(((2000, 5000, 20_000), (3000, 6000, 30_000), (1000, 2000, 8000)))
+    due = server[1]
+    cpus = len(everywhere(machine))
+    sleeper = _server(rng.randint(1, max(1, 2 * cpus // 3)), machine, server)
+    sleeper = replace(sleeper, sleep_us=rng.choice((due // 2, due, 2 * due)))
+    return _in_pieces(sleeper, rng.randint(1, cpus), 3)
+
+
+def sleepers_before_deadlines(rng: random.Random, machine: Topology) -> Load | None:
+    """Deadline tasks whose brief sleeps use up their runtime long before the deadline."""
+    server = rng.choice(((3000, 24_000, 60_000), (4000, 32_000, 80_000), (5000, 50_000, 100_000)))
+    sleeper = replace(_server(rng.randint(1, 2), machine, server), sleep_us=rng.choice((150, 400)))
+    return _in_pieces(sleeper, rng.randint(1, 2), 8)
+
+
+def _server(count: int, machine: Topology, server: tuple[int, int, int]) -> Part:
+    """Deadline tasks with the runtime, deadline and period of a server, in us."""
+    runtime, due, period = server
+    return Part("sleeper", count, everywhere(machine), policy="deadline", runtime_us=runtime,
+                deadline_us=due, period_us=period)  # fmt: skip
+
+
+def _in_pieces(sleeper: Part, hogs: int, pieces: int) -> Load:
+    """Let deadline tasks sleep after pieces of their runtime, beside hogs.
+
+    In mode icount, CPUs that are busy together are slower by their number.
+    """
+    busy = min(len(sleeper.cpus), sleeper.count + hogs)
+    run = max(20, sleeper.runtime_us // (pieces * busy))
+    return Load(1000, (replace(sleeper, run_us=run), Part("hog", hogs, sleeper.cpus)))
 
 
 def below_all(rng: random.Random, machine: Topology) -> Load | None:
@@ -368,7 +379,8 @@ FAMILIES: Mapping[Family, float] = {
     deadlines_and_hotplug: 0.5,
     served: 0.7,
     competing_deadlines: 0.8,
-    constrained_deadlines: 0.9,
+    sleepers_near_deadlines: 0.45,
+    sleepers_before_deadlines: 0.45,
     below_all: 0.8,
     batches: 0.6,
     sliced: 0.8,
