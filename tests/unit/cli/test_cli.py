@@ -47,6 +47,14 @@ def help_texts(command: Any) -> Iterator[str]:
         yield from help_texts(subcommand)
 
 
+@pytest.mark.parametrize(
+    "name", [None, *(name for name, (room, _) in COMMANDS.items() if room == "inputs")]
+)
+def test_lists_of_commands_are_not_cut(name: str | None) -> None:
+    text = numalab(*filter(None, [name]), "--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    assert not [line for line in text.splitlines()[1:] if line.endswith("...")]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_names_no_path_that_a_wheel_lacks(name: str) -> None:
     texts = list(help_texts(typer.main.get_command(application(name))))

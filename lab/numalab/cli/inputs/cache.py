@@ -40,9 +40,9 @@ def prune(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove the least recently used entries, except patches and entries in use.
+    """Remove the least recently used entries.
 
-    numalab builds or fetches a removed entry again when needed.
+    Patches and entries in use stay. numalab builds or fetches a removed entry again when needed.
     """
     if keep is None and older_than is None:
         raise UserError("needs --keep SIZE, --older-than DAYS, or both")

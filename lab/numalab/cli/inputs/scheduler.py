@@ -45,7 +45,10 @@ Kernels = Annotated[
 
 @app.command("list")
 def list_schedulers(as_json: options.Json = False) -> None:
-    """List the schedulers that need no path: tools of the kernel, and crates."""
+    """List the schedulers that need no path.
+
+    They are tools of the kernel, and crates.
+    """
     schedulers = [find_scheduler(name) for name in NAMES]
     table = Table("scheduler", "origin", "version", box=None)
     for spec in schedulers:
@@ -61,7 +64,7 @@ def build(
     ] = KERNEL,
     as_json: options.Json = False,
 ) -> None:
-    """Build a scheduler unless it is in the cache, and print the path of its program."""
+    """Build a scheduler, and print the path of its program."""
     spec, chosen = find_scheduler(name), chosen_kernel(kernel)
     with progress_lines(spec.name) as tell:
         built = ensure_scheduler(spec, chosen, ensure_kernel(chosen, on_progress=tell), tell)
@@ -88,11 +91,12 @@ def check(
     connection: options.Connect = EMBED,
     as_json: options.Json = False,
 ) -> None:
-    """Load a scheduler into each kernel on each machine, with a short load.
+    """Check a scheduler on each kernel and machine.
 
-    A row tells whether the verifier accepted it, and whether it scheduled the load to its end. If
-    it prints nodes and caches, as scx_rusty does, they are compared with the prediction. The exit
-    code is 9 if it failed anywhere; the messages of scheduler and kernel go to the end.
+    It schedules a short load. A row tells whether the verifier accepted it, and whether it
+    scheduled the load to its end. If it prints nodes and caches, as scx_rusty does, they are
+    compared with the prediction. The exit code is 9 if it failed anywhere; the messages of
+    scheduler and kernel go to the end.
     """
     spec = find_scheduler(name, argument or ())
     kernels = [chosen_kernel(text) for text in kernel or [KERNEL]]

@@ -55,7 +55,10 @@ BeforeFix = Annotated[
 
 @app.command("list")
 def list_command(as_json: options.Json = False) -> None:
-    """List the topologies, and which of their figures are published or invented."""
+    """List the topologies.
+
+    A row tells which figures are published or invented.
+    """
     topologies = load_usable(list_topologies(), load_topology)
     width = max((len(topology.name) for topology in topologies), default=0)
     lines = [
@@ -145,10 +148,10 @@ def check(
     ],
     as_json: options.Json = False,
 ) -> None:
-    """Print the errors of topology files, and their hazards to the scheduler.
+    """Print the errors and hazards of topology files.
 
-    At most 25 errors of a file are printed. Exits with 2 if a file has an error; a hazard is not an
-    error.
+    A hazard is a feature that makes wrong scheduling likely; it is not an error. At most 25 errors
+    of a file are printed. Exits with 2 if a file has an error.
     """
     from numalab.topology.predict.hazards import hazards
 
@@ -193,9 +196,10 @@ def predict_command(
     vendor: VendorOption = "amd",
     as_json: options.Json = False,
 ) -> None:
-    """Predict NUMA levels, sched domains, groups and hazards of a topology.
+    """Predict the sched domains and groups of a topology.
 
-    The CPUs of a group come first, then `balanced by` with the CPUs that balance it.
+    Also predicts NUMA levels and hazards. The CPUs of a group come first, then `balanced by` with
+    the CPUs that balance it.
     """
     from numalab.topology.predict.hazards import hazards
 
