@@ -254,9 +254,9 @@ class Hunter:
             for suspect in group:
                 text = beside(suspect.finding, suspect.theirs)
                 self.tell(f"suspected: {suspect.finding.prop}: {text}; trying other seeds")
-            case = group[0].case
-            if group[0].finding.load is None:
-                case = fewest_loads(self.fresh_boots, case, group[0].finding)
+            case, finding = group[0].case, group[0].finding
+            if finding.load is None and word_of(finding.prop) is None:  # a word may need many loads
+                case = fewest_loads(self.fresh_boots, case, finding)
             passed = self._pursue(group, case)
             near += [
                 Near(float(n**2), case, finding.load)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from numalab.hunt.calls.trend import CallTrend, CallTrends
 from numalab.hunt.case import Case
 from numalab.hunt.compare.leftovers import Leftovers
 from numalab.hunt.compare.run_queues import RunQueues, Word
-from numalab.hunt.confirm import FreshBoots
+from numalab.hunt.confirm import SEEDS, FreshBoots
 from numalab.hunt.finding import BootResult, Finding, limit_between
 from numalab.hunt.hunting import ROUND, Aim, Hunter
 from numalab.hunt.loads.kinds import classes
@@ -692,8 +692,12 @@ class Leaving(FakeWorkers):
 
     held: Mapping[int, int] | None = None
     theirs: Mapping[int, int] | None = None
+    most: int = 1 << 20  # boots, with which the budget is over
 
     def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        self.requested += len(boots)
+        if self.requested > self.most:
+            raise BudgetOverError
         return [
             BootResult(
                 (), 1.0,
@@ -730,6 +734,32 @@ def test_a_hunt_confirms_a_word(
     hunter.round([drawn_case])
     assert [item.finding.prop for item in hunter.hunt.violations] == names
     assert calls.asked == 0, "calls of functions were not asked for"
+
+
+def leaving_hunter(case: Case, **options: Any) -> Hunter:
+    """Return a hunter that has booted a case seven times on each kernel, of which one leaves."""
+    left = Leftovers({0: "lock", 8: "nr_numa"})
+    for _ in range(7):
+        for held in HELD:
+            result = BootResult((), 0.0, run_queues=RunQueues(SIZE, held))
+            left.add(case, result, mine=held is HELD[0])
+    crew = cast(CaseWorkers, Leaving(lambda *_: (0.0, False), held=HELD[0], **options))
+    aim = Aim(seed=1, properties=frozenset({LEFT}), seconds=60)
+    return Hunter(aim, MINE, crew, lambda _: None, THEIRS, left=left)
+
+
+def test_a_word_is_confirmed_before_loads_are_taken_away(
+    drawn_case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numalab.hunt.confirm.for_properties", lambda bench, _: bench)
+    hunter = leaving_hunter(drawn_case, most=2 + 2 * SEEDS)
+    hunter.round([drawn_case])
+    (violation,) = hunter.hunt.violations
+    assert violation.case == drawn_case and len(drawn_case.loads) > 1
+    hunter = leaving_hunter(drawn_case, most=1 + 2 * SEEDS)
+    with pytest.raises(BudgetOverError):
+        hunter.round([drawn_case])
+    assert hunter.hunt.violations == []
 
 
 def test_a_word_that_the_budget_left_untried_is_told(drawn_case: Case) -> None:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from numalab.hunt.case import Case
+from numalab.hunt.compare.run_queues import word_of
 from numalab.hunt.confirm import FreshBoots
 from numalab.hunt.finding import Finding
 from numalab.hunt.loads.load import Load
@@ -35,6 +36,8 @@ def simplified(
         return result is not None
 
     with suppress(BudgetOverError):
+        if word_of(finding.prop) is not None:
+            case = fewest_loads(fresh_boots, case, finding)
         small = shrink(case, violates, goes_on, settles).case
         return settled[-1] if settles(small) else None
     return settled[-1]
