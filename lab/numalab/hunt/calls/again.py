@@ -16,6 +16,7 @@ from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.simplify.simplify import simplified
 from numalab.hunt.suspects.suspect import Suspect
 from numalab.hunt.workers import Boot, BudgetOverError
+from numalab.units import counted
 
 # One function and one kind are tested now. By the bound of numalab.hunt.compare.trend, equal
 # kernels reach this strength with a probability of at most 0.1 %, if loads are independent. But a
@@ -44,8 +45,8 @@ class Retrial:
     def __str__(self) -> str:
         """Write it for a sentence."""
         return (
-            f"{self.larger} of {self.count} with {self.seeds} other seeds (t = {self.strength:.1f},"
-            f" of boots {self.of_boots:.1f})"
+            f"{self.larger} of {self.count} with {counted(self.seeds, 'other seed')}"
+            f" (t = {self.strength:.1f}, of boots {self.of_boots:.1f})"
         )
 
     @property
