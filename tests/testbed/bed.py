@@ -259,7 +259,9 @@ def running(argv: Sequence[str], folder: Path) -> Iterator[Bed]:
     It is booted once only: a host that oopses is a defect to be looked at.
     """
     with (folder / "qemu.log").open("wb") as log:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        # Tests that are killed take their host along.
+        mortal = ("setpriv", "--pdeathsig", "KILL", *argv)
+        process = subprocess.Popen(mortal, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         line = _connect(folder / "runner", process, folder / "qemu.log")
         with line:
