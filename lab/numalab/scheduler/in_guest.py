@@ -134,7 +134,9 @@ def explain_end(name: str, record: SchedulerRecord, log: str, kernel_log: str) -
         reason = f"{name} {reason} {values.get('state') or 'unknown'}"
         if "exit_status" in values:
             reason = f"{name} did not start and exited with status {values['exit_status']}"
-    elif values.get("end_state") != "enabled":
+    elif "end_state" not in values:  # the guest was lost: the kernel may have had it to the end
+        reason = f"{name} was enabled, and the guest left no record of its end"
+    elif values["end_state"] != "enabled":
         reason = f"{name} was disabled while the command ran; tasks fell back to EEVDF"
     elif values.get("end_ops") != record.ops:
         reason = f"{values.get('end_ops')} took the place of {record.ops} while the command ran"

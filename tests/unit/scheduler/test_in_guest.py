@@ -94,6 +94,10 @@ def test_a_program_that_fails_to_load_is_reported_with_what_it_printed() -> None
         (SchedulerRecord(), "left no record"),
         (parse_record("absent 1\n"), "has no sched_ext"),
         (parse_record("state enabling\n"), f"within {START_SECONDS} s: the kernel's state is enab"),
+        (
+            parse_record("enabled 3.10\nops simple\nseq 1\n"),
+            "^scx_mine was enabled, and .* no record",
+        ),
         (changed(end_ops="other"), "other took the place of simple"),
         (changed(end_seq="3"), r"disabled and enabled again \(2 times\)"),
     ],
