@@ -180,7 +180,8 @@ def explain_status(words: Sequence[str], around: Surroundings, status: int) -> s
     if status == NO_FOLDER and (around.folder or "").startswith("/"):
         return f"the guest has no folder {shown(around.folder)}, or the command ended with {status}"
     if status - 128 in set(Signals):  # sh(1)
-        return f"exit code {status}: a program ended by {Signals(status - 128).name}"
+        name = Signals(status - 128).name
+        return f"exit code {status}: {name} ended a program, or it exits so"
     if status != NOT_FOUND or not words or "/" in words[0]:
         return ""
     name = shown(words[0])

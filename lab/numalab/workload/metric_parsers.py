@@ -20,6 +20,7 @@ _NOT_STARTED = {
     126: "is no program that the guest can execute",
     127: "was not found in the guest; is its package in the image?",
 }
+_LAST_SIGNAL = 64  # signal(7)
 # oom_kill_process() in the kernel's mm/oom_kill.c.
 _OOM = re.compile(r"Killed process \d+ \(([^)]{1,15})\)")
 
@@ -146,14 +147,14 @@ def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -
     """Explain why a workload ended with a status other than 0, with the end of its output.
 
     `status` is the shell's: 125 to 127 for a command that could not be started, 128 plus the number
-    of a signal. `output` is its standard error.
+    of a signal, or what the program chose. `output` is its standard error.
     """
     if status in _NOT_STARTED:
         why = f"{name} {_NOT_STARTED[status]}"
-    elif status > 128:
-        why = f"{name} was ended by {signal_name(status - 128)}"
     else:
         why = f"{name} exited with status {status}"
+        if 1 <= status - 128 <= _LAST_SIGNAL:  # perf(1) exits with 129 for a wrong option
+            why += f": {signal_name(status - 128)} ended it, or it exits so"
     if killed := _OOM.search(kernel_log):
         why += f"; the guest had no memory left and its kernel killed {_shown(killed[1])}"
     return why + _tail(output)

@@ -141,8 +141,9 @@ def test_a_guest_cannot_make_a_line_endless() -> None:
         (125, "mine was not started"),
         (126, "mine is no program that the guest can execute"),
         (127, "mine was not found in the guest; is its package in the image?"),
-        (139, "mine was ended by SIGSEGV"),
-        (255, "mine was ended by signal 127"),
+        (129, "mine exited with status 129: SIGHUP ended it, or it exits so"),
+        (168, "mine exited with status 168: signal 40 ended it, or it exits so"),
+        (255, "mine exited with status 255"),
     ],
 )
 def test_why_a_workload_failed(status: int, why: str) -> None:
@@ -154,7 +155,8 @@ def test_why_a_workload_failed(status: int, why: str) -> None:
 def test_a_workload_that_ran_out_of_memory() -> None:
     log = "[ 4.2] Out of memory: Killed process 77 (stream) total-vm:9kB, anon-rss:8kB\n"
     assert explain_failure("mine", 137, "", log) == (
-        "mine was ended by SIGKILL; the guest had no memory left and its kernel killed stream"
+        "mine exited with status 137: SIGKILL ended it, or it exits so; "
+        "the guest had no memory left and its kernel killed stream"
     )
 
 
