@@ -22,7 +22,7 @@ _NOT_STARTED = {
 }
 _LAST_SIGNAL = 64  # signal(7)
 # oom_kill_process() in the kernel's mm/oom_kill.c.
-_OOM = re.compile(r"Killed process \d+ \(([^)]{1,15})\)")
+_OOM = re.compile(r"(Memory cgroup out of memory: )?Killed process \d+ \(([^)]{1,15})\)")
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,8 @@ def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -
         if 1 <= status - 128 <= _LAST_SIGNAL:  # perf(1) exits with 129 for a wrong option
             why += f": {signal_name(status - 128)} ended it, or it exits so"
     if killed := _OOM.search(kernel_log):
-        why += f"; the guest had no memory left and its kernel killed {_shown(killed[1])}"
+        full = "a memory cgroup was full" if killed[1] else "the guest had no memory left"
+        why += f"; {full} and the kernel killed {_shown(killed[2])}"
     return why + _tail(output)
 
 

@@ -152,11 +152,18 @@ def test_why_a_workload_failed(status: int, why: str) -> None:
     assert said == f"{why}\n  | one\n  | this kernel has no XFS"
 
 
-def test_a_workload_that_ran_out_of_memory() -> None:
-    log = "[ 4.2] Out of memory: Killed process 77 (stream) total-vm:9kB, anon-rss:8kB\n"
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("Out of memory", "the guest had no memory left"),
+        ("Memory cgroup out of memory", "a memory cgroup was full"),
+    ],
+)
+def test_a_workload_that_ran_out_of_memory(message: str, why: str) -> None:
+    log = f"[ 4.2] {message}: Killed process 77 (stream) total-vm:9kB, anon-rss:8kB\n"
     assert explain_failure("mine", 137, "", log) == (
         "mine exited with status 137: SIGKILL ended it, or it exits so; "
-        "the guest had no memory left and its kernel killed stream"
+        f"{why} and the kernel killed stream"
     )
 
 
