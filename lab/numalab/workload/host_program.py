@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
-from itertools import pairwise
 from pathlib import Path
-from signal import Signals
 
 from numalab.errors import UserError, shown
 from numalab.files import open_regular, reading
@@ -39,9 +37,7 @@ _STDIN = f"{_FILES}/stdin"
 _PROGRAM, _LIBRARIES = "host/program", "host/lib"
 LOADER = "host/bin"  # below /job/files, the dynamic loader, under the name of the program
 OUT = "/job/out/files"  # what lies there comes back
-TIMED_OUT = 124  # timeout(1)
 NO_FOLDER = 125  # of the script below
-NOT_FOUND = 127  # sh(1)
 
 _OF_KERNEL = re.compile(r"/(dev|job|proc|run|sys)/")  # paths of the guest, whatever its image has
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -105,6 +101,11 @@ class _Luggage:
         if name not in self.files:
             self.files[name] = self._read(path)
 
+    def add_script(self, name: str) -> str:
+        """Take a script of this room along, and return its path in the guest."""
+        self.files[name] = package_files("numalab.workload").joinpath(name).read_bytes()
+        return f"{_FILES}/{name}"
+
     def _read(self, path: Path) -> bytes:
         with reading(path), open_regular(path) as file:
             data = file.read(MOST_BYTES - self.size + 1)
@@ -164,31 +165,12 @@ def _in_host_root(luggage: _Luggage, around: Surroundings) -> GuestCommand:
     program = Path(luggage.argv[0]).name
     luggage.env.update(around.env)
     _surround(luggage, replace(around, folder=None), here=False)
-    script = package_files("numalab.workload").joinpath("host-root.sh")
-    luggage.files["host-root.sh"] = script.read_bytes()
+    script = luggage.add_script("host-root.sh")
     folder = os.path.abspath(around.folder or ".")  # noqa: PTH100 - does not follow links
     if not Path(folder).is_dir():
         raise UserError("no such folder", file=folder, key="--cwd")
-    argv = ("sh", f"{_FILES}/host-root.sh", folder, *luggage.argv)
+    argv = ("sh", script, folder, *luggage.argv)
     return GuestCommand(argv, program, luggage.files)
-
-
-def explain_status(words: Sequence[str], around: Surroundings, status: int) -> str:
-    """Return what the exit status of a command means for its user; empty for most."""
-    if status == TIMED_OUT and around.timeout is not None:
-        return f"the command was ended after {around.timeout:g} s of guest time"
-    if status == NO_FOLDER and (around.folder or "").startswith("/"):
-        return f"the guest has no folder {shown(around.folder)}, or the command ended with {status}"
-    if status - 128 in set(Signals):  # sh(1)
-        name = Signals(status - 128).name
-        return f"exit code {status}: {name} ended a program, or it exits so"
-    if status != NOT_FOUND or not words or "/" in words[0]:
-        return ""
-    name = shown(words[0])
-    where = f"; ./{name} is the one of this folder" if Path(words[0]).is_file() else ""
-    if any(option == "-c" and before.endswith("sh") for before, option in pairwise(words)):
-        where = "; files that the text after -c names stay here"
-    return f"the guest has no {name}, or no program that it starts{where}; see --package and --add"
 
 
 def _can_start(word: str, in_guest: InGuest) -> bool:
@@ -356,7 +338,9 @@ def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
     if luggage.env:
         words = ["env", *(f"{name}={value}" for name, value in luggage.env.items()), *words]
     if around.timeout is not None:
-        words = ["timeout", "--kill-after=5", f"{around.timeout:g}", *words]
+        seconds = around.timeout
+        script = luggage.add_script("with-timeout.sh")
+        words = ["sh", script, f"{seconds * 100:.0f}", f"{seconds:g}", *words]
     steps = []
     if here or around.folder is not None:
         folder = os.path.normpath(os.path.join(_FOLDER, around.folder or "."))  # noqa: PTH118

@@ -10,7 +10,8 @@ import pytest
 from numalab.errors import UserError
 from numalab.workload import host_program
 from numalab.workload.elf import cached_libraries
-from numalab.workload.host_program import Surroundings, explain_status, guest_command
+from numalab.workload.exit_status import explain_status
+from numalab.workload.host_program import Surroundings, guest_command
 from numalab.workload.starters import MARKED
 
 IN_GUEST = {
@@ -341,8 +342,33 @@ def test_surroundings_come_before_the_command() -> None:
         " mkdir -p /job/out/files; OUT=/job/out/files; export OUT;"
         ' exec "$@" </job/files/stdin'
     )
-    assert command.argv[4:] == ("timeout", "--kill-after=5", "2.5", "env", "A=b c", "cat")
+    words = ("sh", "/job/files/with-timeout.sh", "250", "2.5", "env", "A=b c", "cat")
+    assert command.argv[4:] == words
     assert command.files["stdin"] == b"in"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ended", "status"),
+    [
+        (0.1, "sleep 0.2; kill -KILL $$", 124),
+        (1000.0, "kill -KILL $$", 137),
+        (0.1, "sleep 0.2; exit 3", 3),
+        (1000.0, "exit 124", 124),
+    ],
+)
+def test_a_command_that_stays_when_its_time_is_over_has_timed_out(
+    seconds: float, ended: str, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeout = folder / "timeout"  # timeout(1) dies by SIGKILL, too, if that ends the command
+    timeout.write_text(f'#!/bin/sh\nshift 2; "$@"; {ended}\n')
+    timeout.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    words = ["sh", "-c", "echo out; echo err >&2"]
+    command = guest_command(words, GUEST_ONLY, Surroundings(timeout=seconds))
+    (script,) = command.files.values()
+    argv = ["sh", "-c", script.decode(), *command.argv[1:]]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "out\n", "err\n")
 
 
 def test_a_preloaded_library_goes_along(folder: Path, tmp_path: Path) -> None:
@@ -374,9 +400,9 @@ def test_with_the_root_of_the_host_nothing_is_taken_along(folder: Path) -> None:
     compiled(folder / "prog")
     around = Surroundings(host_root=True, env={"A": "b"}, timeout=3.0, stdin=b"typed", returns=True)
     command = guest_command(["./prog", "a b"], GUEST_ONLY, around)
-    assert names(command.files) == {"host-root.sh", "stdin"}
+    assert names(command.files) == {"host-root.sh", "with-timeout.sh", "stdin"}
     assert command.argv[:3] == ("sh", "/job/files/host-root.sh", str(folder))
-    assert command.argv[-6:] == ("--kill-after=5", "3", "env", "A=b", "./prog", "a b")
+    assert command.argv[-5:] == ("3", "env", "A=b", "./prog", "a b")
     assert command.program == "prog"
 
 
