@@ -118,8 +118,8 @@ def command(
     For example `numalab boot ring-4 -- numactl -H`. A program by its path, such as `./prog`, is
     copied into the guest with its libraries and the current folder; with `--host-root`, the guest
     has all files of this host that you may read. If the guest fails before the
-    command, the message on stderr begins with `numalab:`, and the exit code is the code of that
-    error.
+    command ends, the exit code is the code of that error, and `--json` prints `error`, not
+    `status`.
     """
     model = load_topology(topology)
     around = Surroundings(
