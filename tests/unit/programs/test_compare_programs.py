@@ -1,6 +1,7 @@
 """Comparisons of programs: seeds, error rate, order and verdicts, with made-up machines."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,17 @@ def test_a_variant_is_a_command_with_settings_before_it() -> None:
 def test_a_variant_without_a_command_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"no command|No closing quotation"):
         parse_variant(text)
+
+
+@pytest.mark.parametrize("sign", ["|", "&", ";", "<", ">", "`", "$"])
+def test_what_only_a_shell_does_is_refused_unless_it_is_quoted(sign: str) -> None:
+    for text in (f"./prog {sign} 4", f"./prog 'a'{sign}(b)", f"A={sign} ./prog"):
+        with pytest.raises(UserError, match=re.escape(f"no shell reads {sign}; quote it")):
+            parse_variant(text)
+    for text in (f"sh -c './prog {sign} 4'", f'./prog "\\"{sign}"', f"./prog \\{sign}"):
+        variant = parse_variant(text)
+        assert sign in str(variant.words[-1])
+        assert parse_variant(str(variant)) == variant
 
 
 def test_the_command_prints_each_variant_and_exits_with_1_for_worse(
