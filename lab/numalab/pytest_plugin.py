@@ -161,7 +161,8 @@ def numa_machine(request: pytest.FixtureRequest) -> "LabMachine":
 
     wanted = getattr(request, "param", None)
     if not isinstance(wanted, _Wanted):
-        pytest.fail('mark the test, as in @pytest.mark.numa("ring-4")', pytrace=False)
+        reason = 'mark the test, as in @pytest.mark.numa("ring-4")'
+        pytest.fail(f"{reason}; getfixturevalue() is too late for the marker", pytrace=False)
     guests = request.config.stash[_GUESTS]
     if wanted not in guests.machines:
         try:
@@ -185,7 +186,10 @@ def guest(request: pytest.FixtureRequest, numa_machine: "LabMachine") -> "GuestS
     from numalab.api import LabError  # noqa: PLC0415
 
     guests = request.config.stash[_GUESTS]
-    wanted = next(key for key, built in guests.machines.items() if built is numa_machine)
+    keys = (key for key, built in guests.machines.items() if built is numa_machine)
+    if (wanted := next(keys, None)) is None:
+        reason = "guest needs numalab's fixture numa_machine, and another one took its place"
+        pytest.fail(reason, pytrace=False)
     try:
         session = guests.of(wanted)
     except LabError as error:

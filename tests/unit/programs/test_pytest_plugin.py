@@ -119,11 +119,45 @@ def test_what_is_kept_of_a_lost_guest_is_where_the_report_says(
     assert len(copies) == 2 and all(Path(folder, "console").is_file() for folder in copies)
 
 
-def test_a_test_without_the_marker_is_told(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(guest):\n    pass\n")
+OWN_MACHINE = """
+import pytest
+
+@pytest.fixture
+def numa_machine():
+    return object()
+
+def test_it(guest):
+    pass
+"""
+TOO_LATE = """
+import pytest
+
+@pytest.fixture
+def mine(request):
+    return request.getfixturevalue("guest")
+
+@pytest.mark.numa("ring-4")
+def test_it(mine):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ("def test_it(guest):\n    pass\n", "*mark the test, as in @pytest.mark.numa*"),
+        (TOO_LATE, "*getfixturevalue() is too late for the marker*"),
+        (OWN_MACHINE, "*needs numalab's fixture numa_machine, and another one took its place*"),
+    ],
+)
+def test_a_test_without_a_machine_is_told_why(
+    pytester: pytest.Pytester, test: str, message: str
+) -> None:
+    pytester.makepyfile(test)
     done = pytester.runpytest("-q")
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*mark the test, as in @pytest.mark.numa*"])
+    done.stdout.fnmatch_lines([message])
+    done.stdout.no_fnmatch_line("*StopIteration*")
 
 
 # In place of a guest: which machine a worker of pytest-xdist gets.
