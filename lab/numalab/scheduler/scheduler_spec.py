@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from numalab.errors import UserError
-from numalab.files import home_expanded
+from numalab.files import home_expanded, open_regular, reading
 
 SOURCE_ENDING = ".bpf.c"
 # tools/sched_ext in Linux 6.12 to 7.3; which of them a kernel has depends on its version.
@@ -85,5 +85,9 @@ def _of_user(path: Path, arguments: tuple[str, ...]) -> SchedulerSpec:
     if is_source and not path.with_name(f"{name}.c").is_file():
         reason = f"needs {name}.c beside it, the program that loads it"
         raise UserError(reason, file=path, key="scheduler")
+    with reading(path), open_regular(path) as file:
+        if file.read(2) == b"#!":
+            reason = "is a script; name the program that it starts"
+            raise UserError(reason, file=path, key="scheduler")
     origin = SchedulerOrigin.SOURCE if is_source else SchedulerOrigin.PROGRAM
     return SchedulerSpec(name, origin, arguments, path.absolute())

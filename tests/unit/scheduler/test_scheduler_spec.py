@@ -30,6 +30,9 @@ def test_a_path_is_relative_to_the_folder_of_the_study(tmp_path: Path) -> None:
     assert (spec.origin, spec.path) == (SchedulerOrigin.PROGRAM, tmp_path / "scx_mine")
     with pytest.raises(UserError, match="no such file"):
         find_scheduler("./scx_yours", folder=tmp_path)
+    (tmp_path / "scx_script").write_text("#!/bin/sh\nexec ./scx_mine\n")
+    with pytest.raises(UserError, match="is a script; name the program that it starts"):
+        find_scheduler("./scx_script", folder=tmp_path)
 
 
 def test_a_source_needs_the_program_that_loads_it(tmp_path: Path) -> None:
