@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from numalab.errors import HostError, UserError
+from numalab.files import open_regular
 from numalab.process import CommandFailed, find_program, run
 
 # What `readelf --wide --file-header --program-headers --dynamic` prints (binutils 2.40).
@@ -68,12 +69,22 @@ def find_library(name: str, folders: Iterable[Path]) -> Path | None:
     if "/" in name:
         return Path(name) if Path(name).is_file() else None
     for folder in folders:
-        if (folder / name).is_file():
+        if _is_taken(folder / name):
             return folder / name
     if name in (cached := _library_cache()):
         return cached[name]
     usual = (Path(folder) / name for folder in _USUAL_FOLDERS)
-    return next((path for path in usual if path.is_file()), None)
+    return next(filter(_is_taken, usual), None)
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether ld.so takes a file: it passes over libraries of 32 bits and of other processors."""
+    try:
+        with open_regular(path) as file:
+            start = file.read(20)
+    except OSError:
+        return False
+    return start[:4] != b"\x7fELF" or (start[4:5], start[18:]) == (b"\x02", b"\x3e\0")
 
 
 @cache

@@ -47,6 +47,15 @@ def compiled(path: Path, *options: str, source: str = SOURCE) -> Path:
     return path
 
 
+def elf_header(machine: int, bits: int) -> bytes:
+    """The beginning of a program: for x86-64, `machine` is 62 and `bits` is 2."""
+    header = bytearray(64)
+    header[:7] = b"\x7fELF" + bytes([bits, 1, 1])
+    header[16:20] = (2).to_bytes(2, "little") + machine.to_bytes(2, "little")
+    header[20] = 1
+    return bytes(header)
+
+
 def names(files: object) -> set[str]:
     assert isinstance(files, dict)
     return set(files)
@@ -162,6 +171,19 @@ def test_a_path_of_a_program_counts_for_its_own_libraries_only(two_libraries: Pa
             guest_command(["./prog"], GUEST_ONLY)
 
 
+@pytest.mark.parametrize(("machine", "bits"), [(3, 1), (62, 1), (183, 2)])
+def test_a_library_for_another_processor_is_passed_over(
+    two_libraries: Path, machine: int, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled(two_libraries / "prog", "-L1", "-lf", source=USES)
+    Path("0").mkdir()
+    Path("0/libf.so").write_bytes(elf_header(machine, bits))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{two_libraries}/0:{two_libraries}/2")
+    assert subprocess.run(["./prog"], check=False).returncode == 2
+    command = guest_command(["./prog"], GUEST_ONLY)
+    assert command.files["host/lib/libf.so"] == Path("2/libf.so").read_bytes()
+
+
 def test_a_preloaded_library_replaces_the_one_of_its_name(two_libraries: Path) -> None:
     compiled(Path("prog"), "-L1", "-lf", f"-Wl,-rpath,{two_libraries}/1", source=USES)
     env = {"LD_PRELOAD": f"{two_libraries}/2/libf.so"}
@@ -226,11 +248,7 @@ def test_a_name_that_the_guest_lacks_is_this_hosts(
 def test_programs_of_other_processors_are_refused(
     folder: Path, machine: int, bits: int, message: str
 ) -> None:
-    header = bytearray(64)
-    header[:7] = b"\x7fELF" + bytes([bits, 1, 1])
-    header[16:20] = (2).to_bytes(2, "little") + machine.to_bytes(2, "little")
-    header[20] = 1
-    Path("prog").write_bytes(bytes(header))
+    Path("prog").write_bytes(elf_header(machine, bits))
     Path("prog").chmod(0o755)
     with pytest.raises(UserError, match=message):
         guest_command(["./prog"], GUEST_ONLY)
