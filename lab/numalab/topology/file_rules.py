@@ -235,7 +235,8 @@ def _distances(document: TopologyFile) -> tuple[Matrix, tuple[Link, ...]]:
     """Return the SLIT, and the links to draw."""
     _check_forms(document)
     if document.shape is not None:
-        return document.shape.matrix(document.nodes), document.shape.links(document.nodes)
+        # A plug-in may yield its links.
+        return document.shape.matrix(document.nodes), tuple(document.shape.links(document.nodes))
     if document.links is not None:
         return _from_links(document.nodes, document.links, document.distances)
     assert document.matrix is not None

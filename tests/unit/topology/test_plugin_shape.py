@@ -61,6 +61,13 @@ def test_a_shape_from_a_plugin(tmp_path: Path) -> None:
     assert '"const": "wheel"' in numalab(home, "schema").stdout
 
 
+def test_a_shape_may_yield_its_links(tmp_path: Path) -> None:
+    home = lab_folder(tmp_path)
+    (home / "plugins" / "wheel.py").write_text(PLUGIN.replace("return tuple(", "yield from tuple("))
+    text = numalab(home, "show", "wheel-6", "--format", "dot").stdout
+    assert text.count(" -- ") == 10
+
+
 def test_its_own_rules_are_checked(tmp_path: Path) -> None:
     home = lab_folder(tmp_path)
     file = home / "topologies" / "wheel-6.toml"

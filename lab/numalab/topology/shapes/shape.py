@@ -50,7 +50,7 @@ class Shape(Document):
 
     def hops(self, nodes: int) -> Lengths:
         """Count the hops between any two nodes: links on the shortest path."""
-        links = self.links(nodes)
+        links = tuple(self.links(nodes))
         for link in links:
             if not all(0 <= node < nodes for node in link):
                 text = f"this shape links nodes {link[0]} and {link[1]}; there are {nodes}"
