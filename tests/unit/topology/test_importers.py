@@ -250,6 +250,20 @@ def test_clusters_are_left_out_with_a_note(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["cpu_capacity", "cpufreq/cpuinfo_max_freq"])
+@pytest.mark.parametrize(("values", "noted"), [("2211", True), ("2222", False)])
+def test_speeds_that_differ_are_left_out_with_a_note(
+    name: str, values: str, noted: bool, tmp_path: Path
+) -> None:
+    root = tree(tmp_path, {0: "0-3"}, {cpu: (0, str(cpu), "0-3") for cpu in range(4)})
+    for cpu, value in enumerate(values):
+        path = root / "cpu" / f"cpu{cpu}" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{value}\n")
+    note = f"left out speeds of CPUs, which differ ({name}): all CPUs of a guest are equal"
+    assert read_machine(str(root), None, name="x").notes == ((note,) if noted else ())
+
+
 def test_uneven_sockets_are_lost_with_a_note_and_threads_kept(tmp_path: Path) -> None:
     cpus = {cpu: (int(cpu > 1), f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}", "0-5") for cpu in range(6)}
     imported = read_machine(str(tree(tmp_path, {0: "0-1", 1: "2-5"}, cpus)), None, name="x")

@@ -177,6 +177,7 @@ class ChangeKind(StrEnum):
     PACKAGING = "packaging"
     UNKNOWN_PACKAGING = "unknown packaging"
     CLUSTERS = "clusters"
+    SPEEDS = "speeds"
     UNKNOWN_OBJECTS = "unknown objects"
 
 

@@ -57,6 +57,9 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
         text = f"left out CPUs that are offline: {format_cpulist(offline)}"
         remarks.append(ImportChange(ChangeKind.OFFLINE, text))
     _check_cpu_folders(system / "cpu", nodes, online)
+    if speeds := _uneven_speeds(system / "cpu", nodes):
+        text = f"left out speeds of CPUs, which differ ({speeds}): all CPUs of a guest are equal"
+        remarks.append(ImportChange(ChangeKind.SPEEDS, text))
     rows = [folder / f"node{number}" / "distance" for number in numbers]
     return imported_topology(
         nodes,
@@ -260,6 +263,16 @@ def _clusters(folder: Path, nodes: Iterable[ImportedNode]) -> Iterator[int]:
         cluster = online.intersection(_cpulist(path))
         if online.intersection(_cpulist(threads)) < cluster < online.intersection(cache[1]):
             yield len(cluster)
+
+
+def _uneven_speeds(folder: Path, nodes: Iterable[ImportedNode]) -> str:
+    """Return the name of a file by which CPUs have several speeds, "" if there is none."""
+    cpus = [folder / f"cpu{cpu}" for node in nodes for cpu in node.cpus]
+    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+        texts = {_text(cpu / name) for cpu in cpus if (cpu / name).exists()}
+        if len(texts - {""}) > 1:  # empty: a copy of a file that could not be read
+            return name
+    return ""
 
 
 def _number(path: Path) -> int:
