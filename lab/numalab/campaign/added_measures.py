@@ -143,12 +143,12 @@ def _is_wanted(group: MeasureGroup, stored: Collection[str], names: Collection[s
 
 def _recording(run: StoredRun, study: Study, capture: CaptureSpec) -> Recording:
     about, directory = run.manifest, run.directory
-    topology = as_guest_numbers(stored_topology(study, about, directory.manifest))
+    topology = stored_topology(study, about, directory.manifest)
     with damage_explained(directory.path):
         recording = RunFiles(directory).add_counters(
             Recording(
                 load_events(directory),
-                topology,
+                as_guest_numbers(topology),
                 tasks=about.workload.tasks,
                 allowed_cpus=about.workload.allowed_cpus or None,
             ),

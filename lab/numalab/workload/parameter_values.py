@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass, field
 
 from numalab.cpulist import format_cpulist, parse_cpulist
+from numalab.topology.predict.firmware import node_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.expression import Number, evaluate, parse_expression
 from numalab.workload.workload_table import ParameterTable, Value
@@ -18,7 +19,8 @@ class ParameterValues:
     """Values so far, and the names that follow from them.
 
     `values` are the parameters, with expressions evaluated. An expression may use `numbers`, a
-    command also `texts`; `nodes` are the nodes of the node parameters.
+    command also `texts`; `nodes` are the nodes of the node parameters. All nodes have the numbers
+    of the machine's file, except in `texts`: a program needs those of the guest's kernel.
     """
 
     topology: Topology
@@ -57,6 +59,10 @@ class ParameterValues:
 
     def _add_nodes(self, name: str, table: ParameterTable, value: Value) -> None:
         self.nodes[name] = _nodes(value, self.topology, single=table.type == "node")
+        numbers = node_numbers(self.topology)
+        guest = tuple(numbers[node] for node in self.nodes[name])
+        if guest != self.nodes[name]:
+            self.texts[name] = format_cpulist(guest)
         cpus = self.cpus_of(name)
         self.texts[f"{name}.cpulist"] = format_cpulist(cpus)
         self.numbers[f"{name}.cpus"] = len(cpus)

@@ -33,9 +33,10 @@ class Workload:
 class BoundWorkload:
     """A workload fitted to a machine: the command and its properties.
 
-    `parameters` are those of the file, as the study changed them, and the derived ones. `seconds`
-    is the approximate guest time of the command. `tasks` are the names of its tasks, with `*` and
-    `?` as in a shell. `allowed_cpus` are the CPUs on which these tasks may run between the trace's
+    `parameters` are those of the file, as the study changed them, and the derived ones; their nodes
+    have the numbers of the machine's file, those in `argv` the guest's. `seconds` is the
+    approximate guest time of the command. `tasks` are the names of its tasks, with `*` and `?` as
+    in a shell. `allowed_cpus` are the CPUs on which these tasks may run between the trace's
     markers `numalab: begin` and `numalab: end`. `memory_mib` is the approximate memory, 0 if
     unknown; `packages` are Debian packages that the image must have. `folder` holds its files
     (`workload_files.py`), and `programs` are further C files.

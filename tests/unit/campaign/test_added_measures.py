@@ -22,7 +22,7 @@ from numalab.results.archive import export_compact, export_results, import_resul
 from numalab.results.layout import Results
 from numalab.results.query import catalogue, query
 from numalab.results.reader import load_runs
-from numalab.topology.load import load_topology
+from numalab.topology.load import load_topology, topology_to_dict
 from numalab.workload.workload import load_workload, resolve
 from support.example_results import EXAMPLE, RUNS, copy_example
 from support.one_command import invoke
@@ -39,6 +39,14 @@ def _moves_between_marks(run: str) -> int:
 
 
 MOVES = {run: _moves_between_marks(run) for run in RUNS}
+
+SWAPPED = """
+summary = "s"
+nodes = 2
+cpus = ["2-7", "0-1"]
+memory_mib = 512
+matrix = [[10, 20], [20, 10]]
+"""
 
 
 @pytest.fixture
@@ -194,15 +202,25 @@ def test_a_cpu_that_only_a_larger_machine_has_is_no_lack(stored: Results) -> Non
     assert not added.measures and not added.lacking, second.path
 
 
-def test_passes_over_the_memory_are_of_the_workload_of_the_run(stored: Results) -> None:
-    """The workload of the second run has other parameters in the lab of today."""
-    workload = resolve(load_workload("memory-users"), {}, load_topology("ring-4"))
+@pytest.mark.parametrize("name", ["memory-users", "full-node"])
+def test_passes_over_the_memory_are_of_the_workload_of_the_run(
+    stored: Results, name: str, tmp_path: Path
+) -> None:
+    """The workload of the second run has other parameters in the lab of today.
+
+    The kernel's number of the machine's node 1 is 0; full-node counts the CPUs of node 1.
+    """
+    file = tmp_path / "swapped.toml"
+    file.write_text(SWAPPED)
+    machine = load_topology(str(file))
+    workload = resolve(load_workload(name), {}, machine)
     plan = json.loads(stored.plan_file.read_bytes())
-    plan["file"]["workloads"] = [{"name": "memory-users", "label": "bound-hogs"}]
+    plan["file"]["workloads"] = [{"name": name, "label": "bound-hogs"}]
     stored.plan_file.write_text(json.dumps(plan))
     for run, more in zip(map(stored.run, RUNS), ({}, {"other": 7}), strict=True):
         manifest = json.loads(run.manifest.read_bytes())
         manifest["workload"]["parameters"] = {**workload.parameters, **more}
+        manifest["machine"] = topology_to_dict(machine)
         run.manifest.write_text(json.dumps(manifest))
         run.vmstat_before.write_text("numa_pte_updates 100\n")
         marked = int(100 + 2 * 256 * workload.memory_mib)

@@ -77,7 +77,7 @@ def test_nodes_have_the_numbers_of_the_guest_and_a_note(
     tables = JoinedTables(pl.DataFrame(ROWS), EMPTY)
     accesses = locality(events, renumbered(three_nodes, (0, 2, 1)), tables)
     (note,) = accesses.notes
-    assert note.endswith("node numbers differ from this file: 1 becomes 2, 2 becomes 1")
+    assert note.endswith("differ from this file: 1 becomes 2, 2 becomes 1")
     assert replace(accesses, notes=()) == locality(events, three_nodes, tables)
 
 

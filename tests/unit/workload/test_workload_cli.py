@@ -1,6 +1,7 @@
 """`numalab workload`."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -34,6 +35,13 @@ def test_a_workload_is_shown_as_it_fits_a_machine() -> None:
     assert {"name": "speed", "unit": "GB/s", "direction": "higher", "kind": "timing"} in shown[
         "metrics"
     ]
+
+
+def test_node_numbers_of_the_guest_in_the_command_are_told() -> None:
+    boots = Path(__file__).parents[2] / "data" / "topology" / "boots"
+    text = invoke("show", "bound-hogs", "--topology", str(boots / "swap.toml"))
+    assert "numbers, also in commands, differ from this file: 0 becomes 2, 1 becomes 0" in text
+    assert "differ from this file" not in invoke("show", "bound-hogs")
 
 
 @pytest.mark.parametrize("name", [name for name in list_workloads() if name != "bound-hogs"])

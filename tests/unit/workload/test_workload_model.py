@@ -11,6 +11,7 @@ from numalab.topology.topology import Topology
 from numalab.workload.workload import list_workloads, load_workload, resolve
 from numalab.workload.workload_table import PLACEHOLDER
 
+BOOTS = Path(__file__).parents[2] / "data" / "topology" / "boots"
 MINIMAL = """
 summary = "s"
 stresses = "t"
@@ -61,6 +62,26 @@ def test_bound_hogs_scale_with_the_allowed_nodes(ring: Topology) -> None:
     assert bound.parameters["hogs"] == 12
     assert bound.allowed_cpus == (0, 1, 2, 3, 6, 7)
     assert (bound.tasks, bound.seconds) == (("hog",), 1.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("node", 1, ("0", "0-1")),
+        ("node", 3, ("3", "6-7")),
+        ("nodes", "1,0", ("0,2", "0-1,4-5")),
+        ("nodes", "3", ("3", "6-7")),
+    ],
+)
+def test_a_command_has_the_node_numbers_of_the_guest(
+    written: Written, kind: str, value: int | str, words: tuple[str, str]
+) -> None:
+    """The kernel numbers the machine's nodes 2, 0, 1, 3; the study keeps the file's numbers."""
+    table = MINIMAL.replace('"integer"', f'"{kind}"').replace('"{n}"', '"{n}", "{n.cpulist}"')
+    written(table)
+    bound = resolve(load_workload("mine"), {"n": value}, load_topology(str(BOOTS / "swap.toml")))
+    assert bound.argv == ("run", *words)
+    assert bound.parameters == {"n": value}
 
 
 def test_a_workload_that_names_no_nodes_may_use_every_cpu(ring: Topology) -> None:

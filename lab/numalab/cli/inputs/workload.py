@@ -13,6 +13,8 @@ from numalab.cli import completion, options
 from numalab.cli.output import emit, picked
 from numalab.places import load_usable
 from numalab.topology.load import load_topology
+from numalab.topology.predict.firmware import describe_numbers
+from numalab.topology.topology import Topology
 from numalab.workload.workload import (
     BoundWorkload,
     Workload,
@@ -59,7 +61,7 @@ def show(
         "memory_mib": bound.memory_mib,
         "metrics": [picked(m, "name", "unit", "direction", "kind") for m in workload.table.metrics],
     }
-    described = Text(_described(workload, bound, machine.name))
+    described = Text(_described(workload, bound, machine))
     emit(facts, as_json, Group(described, "", _parameters(workload, bound), "", _metrics(workload)))
 
 
@@ -67,13 +69,14 @@ def _summary(workload: Workload) -> dict[str, str]:
     return {"name": workload.name, **picked(workload.table, "summary", "stresses")}
 
 
-def _described(workload: Workload, bound: BoundWorkload, machine: str) -> str:
+def _described(workload: Workload, bound: BoundWorkload, machine: Topology) -> str:
     lines = [
         f"{workload.name}: {workload.table.summary}",
         f"  stresses  {workload.table.stresses}",
         f"  file      {workload.file}",
         f"  packages  {' '.join(bound.packages) or 'those of base'}",
-        f"  {machine}: {shlex.join(bound.argv)}",
+        f"  {machine.name}: {shlex.join(bound.argv)}",
+        *(f"  {moved}" for moved in filter(None, [describe_numbers(machine)])),
         f"  about {bound.seconds:.0f} s of guest time in icount mode, {bound.memory_mib:.0f} MiB",
     ]
     return "\n".join(lines)
