@@ -18,6 +18,7 @@ from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
+from numalab.workload.luggage import not_preloaded
 
 SAMPLE_MS = 20  # of guest time, between two readings of a command's memory
 _LEFT_LINES = 20  # of a command's output in a message
@@ -73,9 +74,15 @@ class CommandResult:
         return "\n".join(lines)
 
     def check(self) -> "CommandResult":
-        """Return this result. Raises WorkloadFailed for an exit status other than 0."""
+        """Return this result.
+
+        Raises WorkloadFailed for an exit status other than 0, and where ld.so left out a library
+        of LD_PRELOAD.
+        """
         if self.status != 0:
             raise WorkloadFailed(str(self))
+        if ignored := not_preloaded(self.stderr):
+            raise WorkloadFailed(f"{shlex.join(self.words)} ran without a library: {ignored}")
         return self
 
 

@@ -42,6 +42,7 @@ from numalab.topology.load import load_topology
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
+from numalab.workload.luggage import not_preloaded
 from numalab.workload.starters import MARKED
 from numalab.workload.workload import BoundWorkload
 
@@ -250,9 +251,12 @@ class LabMachine:
         started = self.guest if seed is None else replace(self.guest, seed=seed)
         started, command = count_places(started, symbols, command, barriers=between == BARRIERS)
         booted = boot(started, self.kernel, command.argv, files=command.files, between=between)
+        errors = booted.stderr.decode("utf-8", "replace")
         if status := booted.outcome.status:
-            errors = shown(booted.stderr[-_LONGEST_STDERR:].decode("utf-8", "replace"))
-            raise WorkloadFailed(f"{command.program} exited with {status}: {errors}")
+            end = shown(errors[-_LONGEST_STDERR:])
+            raise WorkloadFailed(f"{command.program} exited with {status}: {end}")
+        if ignored := not_preloaded(errors):
+            raise WorkloadFailed(f"{command.program} ran without a library: {ignored}")
         return booted.locality or Locality(0.0, (), ())
 
     def run(

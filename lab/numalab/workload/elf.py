@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from numalab.errors import HostError, UserError
-from numalab.files import open_regular
+from numalab.files import open_regular, reading
 from numalab.process import CommandFailed, find_program, run
 
 # What `readelf --wide --file-header --program-headers --dynamic` prints (binutils 2.40).
@@ -17,7 +17,13 @@ _PATHS = re.compile(r"\((RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.+)\]"
 _OF_CACHE = re.compile(
     r"^\s+(?P<name>\S+) \(libc6,x86-64(?P<about>.*)\) => (?P<path>/.+)$", re.MULTILINE
 )
-_USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
+USUAL_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
+
+
+def is_elf(path: Path) -> bool:
+    """Whether a file is a program or a library, and no script. Raises UserError if unreadable."""
+    with reading(path), open_regular(path) as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def read_header(path: Path) -> str:
@@ -73,7 +79,7 @@ def find_library(name: str, folders: Iterable[Path]) -> Path | None:
             return folder / name
     if name in (cached := _library_cache()):
         return cached[name]
-    usual = (Path(folder) / name for folder in _USUAL_FOLDERS)
+    usual = (Path(folder) / name for folder in USUAL_FOLDERS)
     return next(filter(_is_taken, usual), None)
 
 

@@ -9,47 +9,39 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.resources import files as package_files
 from pathlib import Path
 
 from numalab.errors import UserError, shown
 from numalab.files import open_regular, reading
-from numalab.workload.elf import (
-    find_library,
-    interpreter,
-    needed_libraries,
-    read_header,
-    rpath_and_runpath,
-    split_path,
+from numalab.workload.elf import interpreter, read_header, split_path
+from numalab.workload.luggage import (
+    FILES,
+    LIBRARIES,
+    LIBRARY_PATH,
+    OF_KERNEL,
+    PRELOADED,
+    InGuest,
+    Luggage,
+    add_libraries,
+    take_preloaded,
 )
 from numalab.workload.starters import program_place
 
-MOST_BYTES = 256 << 20  # of all files that a command takes along
 MOST_OF_FOLDER = 64 << 20  # of the current folder, which nobody named
 MOST_FILES = 4000  # of the current folder
 
-_FILES = "/job/files"
-_FOLDER = f"{_FILES}/folder"  # the copy of the current folder
-_STDIN = f"{_FILES}/stdin"
-_PROGRAM, _LIBRARIES = "host/program", "host/lib"
+_FOLDER = f"{FILES}/folder"  # the copy of the current folder
+_STDIN = f"{FILES}/stdin"
+_PROGRAM = "host/program"
 LOADER = "host/bin"  # below /job/files, the dynamic loader, under the name of the program
 OUT = "/job/out/files"  # what lies there comes back
 NO_FOLDER = 125  # of the script below
 
-_OF_KERNEL = re.compile(r"/(dev|job|proc|run|sys)/")  # paths of the guest, whatever its image has
 _PYTHON = re.compile(r"python[0-9.]*")
-_PRELOADED, _LIBRARY_PATH = "LD_PRELOAD", "LD_LIBRARY_PATH"
 _MAGIC = b"\x7fELF"
-
-# glibc opens it when a thread is cancelled (pthread_cancel(3)); no program names it.
-_OPENED_LATER = "libgcc_s.so.1"
-
-
-# Tells whether a guest has a program, by its name or its absolute path.
-InGuest = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -87,35 +79,6 @@ class Surroundings:
     host_root: bool = False
 
 
-@dataclass
-class _Luggage:
-    files: dict[str, bytes] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    argv: list[str] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
-    library_path: list[Path] = field(default_factory=list)
-    size: int = 0
-
-    def put(self, name: str, path: Path) -> None:
-        """Take a file along under a name; UserError for too many bytes, or none to read."""
-        if name not in self.files:
-            self.files[name] = self._read(path)
-
-    def add_script(self, name: str) -> str:
-        """Take a script of this room along, and return its path in the guest."""
-        self.files[name] = package_files("numalab.workload").joinpath(name).read_bytes()
-        return f"{_FILES}/{name}"
-
-    def _read(self, path: Path) -> bytes:
-        with reading(path), open_regular(path) as file:
-            data = file.read(MOST_BYTES - self.size + 1)
-        self.size += len(data)
-        if self.size > MOST_BYTES:
-            reason = f"with it, more than {MOST_BYTES >> 20} MiB would go to the guest"
-            raise UserError(reason, file=path)
-        return data
-
-
 def guest_command(
     words: Sequence[str], in_guest: InGuest, around: Surroundings = Surroundings()
 ) -> GuestCommand:
@@ -127,10 +90,10 @@ def guest_command(
     `MOST_OF_FOLDER` bytes; with a program of the guest, if a word names a file of it.
 
     Raises UserError for a program that cannot run in a guest (of another processor, of 32 bits,
-    without one of its libraries or its interpreter), for files that cannot be read and for too
-    many of them; HostError where `readelf` is missing.
+    without one of its libraries or its interpreter), for a name in LD_PRELOAD that is no library,
+    for files that cannot be read and for too many of them; HostError where `readelf` is missing.
     """
-    luggage = _Luggage(argv=list(words))
+    luggage = Luggage(argv=list(words))
     if around.host_root:
         return _in_host_root(luggage, around)
     place = program_place(words, in_guest, lambda word: _can_start(word, in_guest))
@@ -144,21 +107,22 @@ def guest_command(
         _add_current_folder(luggage)
     _check_folder(luggage, around.folder)
     before = (word.partition("=") for word in words[:place] if "=" in word)  # of `env A=B`
-    env = {**os.environ, **around.env, **{name: value for name, _, value in before}}
-    library_path = env.get(_LIBRARY_PATH, "").replace(";", ":")
+    env = {**around.env, **{name: value for name, _, value in before}}
+    library_path = ({**os.environ, **env}).get(LIBRARY_PATH, "").replace(";", ":")
     luggage.library_path = split_path(library_path, path or Path())
-    preloaded = _preloaded(luggage, around.env)
+    take_preloaded(luggage, env.get(PRELOADED, ""), path, around.folder or "", in_guest)
     if path is not None:
         if "/" not in words[place]:
             luggage.remarks.append(f"{shown(words[place])} is this host's: the guest has none")
         luggage.argv[place : place + 1] = _program(luggage, words[place], path, in_guest)
-    _add_libraries(luggage, *preloaded)
+    luggage.env.update(around.env)
+    _preload(luggage, words[:place], in_guest)
     _surround(luggage, around, here)
     program = Path(words[place]).name
     return GuestCommand(tuple(luggage.argv), program, luggage.files, tuple(luggage.remarks))
 
 
-def _in_host_root(luggage: _Luggage, around: Surroundings) -> GuestCommand:
+def _in_host_root(luggage: Luggage, around: Surroundings) -> GuestCommand:
     """Return a command whose root is a copy of the host's, in memory above the mounted one."""
     if around.add:
         raise UserError("the guest has all files of this host by --host-root", key="--add")
@@ -185,7 +149,7 @@ def _path_on_host(word: str, in_guest: InGuest) -> Path | None:
     """Return the program of this host that a word means; None: it is the guest's, or none."""
     if "/" in word and not word.startswith("/"):
         return Path(word)
-    if not word or _OF_KERNEL.match(word) or in_guest(word):
+    if not word or OF_KERNEL.match(word) or in_guest(word):
         return None
     if word.startswith("/"):
         return Path(word) if Path(word).is_file() else None
@@ -202,7 +166,7 @@ def _is_file_here(word: str) -> bool:
         return False
 
 
-def _add(luggage: _Luggage, item: str) -> None:
+def _add(luggage: Luggage, item: str) -> None:
     """Take along what an option names: FILE, FOLDER, or either with `:TARGET`."""
     text, _, target = item.rpartition(":")
     if not text or Path(item).exists():
@@ -223,7 +187,7 @@ def _add(luggage: _Luggage, item: str) -> None:
         luggage.put(below, path)
 
 
-def _add_current_folder(luggage: _Luggage) -> None:
+def _add_current_folder(luggage: Luggage) -> None:
     here, size, paths = Path.cwd(), 0, list[Path]()
     for path in _walk(here):
         with suppress(OSError):
@@ -258,7 +222,7 @@ def _walk(folder: Path, *, hidden: bool = False) -> Iterator[Path]:
                 yield path
 
 
-def _check_folder(luggage: _Luggage, folder: str | None) -> None:
+def _check_folder(luggage: Luggage, folder: str | None) -> None:
     """Raise UserError unless a relative working folder lies in what is taken along."""
     if folder is None or folder.startswith("/"):
         return
@@ -271,7 +235,7 @@ def _check_folder(luggage: _Luggage, folder: str | None) -> None:
         raise UserError("; ".join([reason, *luggage.remarks]), key="--cwd")
 
 
-def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> list[str]:
+def _program(luggage: Luggage, word: str, path: Path, in_guest: InGuest) -> list[str]:
     """Take a program along, and return the words that start it in the guest."""
     with reading(path), open_regular(path) as file:
         start = file.read(256)
@@ -289,15 +253,19 @@ def _program(luggage: _Luggage, word: str, path: Path, in_guest: InGuest) -> lis
     if name not in luggage.files:
         name = f"{_PROGRAM}/{path.name}"
         luggage.put(name, path)
-    inside = f"{_FILES}/{name}"
+    inside = f"{FILES}/{name}"
     loader = interpreter(header)
     if loader is None:
         return [inside]
     # The kernel names a task after the file that it executes: the loader gets the program's name.
     luggage.put(f"{LOADER}/{path.name}", loader)
-    _add_libraries(luggage, path)
+    add_libraries(luggage, path, *luggage.preloaded)
     named = ["--argv0", word] if b"--argv0" in luggage.files[f"{LOADER}/{path.name}"] else []
-    start_words = [f"{_FILES}/{LOADER}/{path.name}", "--library-path", f"{_FILES}/{_LIBRARIES}"]
+    if luggage.preload and b"--preload" in luggage.files[f"{LOADER}/{path.name}"]:
+        # By a variable, the guest's programs before this one would load them, too.
+        named += ["--preload", luggage.preload]
+        luggage.preload = ""
+    start_words = [f"{FILES}/{LOADER}/{path.name}", "--library-path", f"{FILES}/{LIBRARIES}"]
     return [*start_words, *named, inside]
 
 
@@ -315,24 +283,21 @@ def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
         raise UserError(reason, file=script)
 
 
-def _preloaded(luggage: _Luggage, env: Mapping[str, str]) -> list[Path]:
-    """Take along the libraries that LD_PRELOAD names by an absolute path, and return them."""
-    luggage.env.update(env)
-    inside, paths = list[str](), list[Path]()
-    for name in filter(None, re.split("[ :]", env.get(_PRELOADED, ""))):
-        path = Path(name)
-        if name.startswith("/") and path.is_file():
-            luggage.put(f"{_LIBRARIES}/{path.name}", path)
-            paths.append(path)
-            inside.append(f"{_FILES}/{_LIBRARIES}/{path.name}")
-        else:
-            inside.append(name)
-    if inside:
-        luggage.env[_PRELOADED] = ":".join(inside)
-    return paths
+def _preload(luggage: Luggage, starters: Sequence[str], in_guest: InGuest) -> None:
+    """Name the preloaded libraries as the guest has them, for its programs and older loaders."""
+    has_loader = any(name.startswith(f"{LOADER}/") for name in luggage.files)
+    if luggage.preloaded and not has_loader:
+        add_libraries(luggage, *luggage.preloaded, in_guest=in_guest)
+        of_user = filter(None, [luggage.env.get(LIBRARY_PATH)])
+        luggage.env[LIBRARY_PATH] = ":".join([f"{FILES}/{LIBRARIES}", *of_user])
+    for place, word in enumerate(starters):
+        if word.startswith(f"{PRELOADED}="):
+            luggage.argv[place] = f"{PRELOADED}={luggage.preload}"
+    if luggage.env.pop(PRELOADED, "") and luggage.preload:
+        luggage.env[PRELOADED] = luggage.preload
 
 
-def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
+def _surround(luggage: Luggage, around: Surroundings, here: bool) -> None:
     """Put what starts the command in its surroundings before its words."""
     words = luggage.argv
     if luggage.env:
@@ -355,29 +320,3 @@ def _surround(luggage: _Luggage, around: Surroundings, here: bool) -> None:
     if steps or source:
         words = ["sh", "-c", "; ".join([*steps, f'exec "$@"{source}']), "sh", *words]
     luggage.argv = words
-
-
-def _add_libraries(luggage: _Luggage, *users: Path) -> None:
-    """Take along the libraries of programs or libraries, and theirs, in the order of ld.so(8).
-
-    DT_RPATH counts for the libraries of libraries too, but not in a file with DT_RUNPATH.
-    """
-    waiting = [(user, list[Path]()) for user in users]
-    for user, inherited in waiting:  # which grows
-        header = read_header(user)
-        rpath, runpath = rpath_and_runpath(user, header)
-        rpaths = [*rpath, *inherited]
-        folders = [*([] if runpath else rpaths), *luggage.library_path, *runpath]
-        names = needed_libraries(header)
-        if "libc.so.6" in names and find_library(_OPENED_LATER, folders):
-            names.append(_OPENED_LATER)
-        for name in names:
-            inside = f"{_LIBRARIES}/{Path(name).name}"
-            if inside in luggage.files:
-                continue
-            path = find_library(name, folders)
-            if path is None:
-                reason = f"needs {shown(name)}, which was not found; set {_LIBRARY_PATH}"
-                raise UserError(reason, file=user)
-            luggage.put(inside, path)
-            waiting.append((path, rpaths))

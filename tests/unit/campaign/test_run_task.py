@@ -177,20 +177,31 @@ def test_a_run_that_was_interrupted_when_it_was_done_is_whole_or_none(
     assert left == [f"{task.run.id}.interrupted"]
 
 
-@pytest.mark.parametrize("times", ["elapsed 1.0\n", None])
-def test_perf_stat_does_not_hide_that_a_program_was_killed(
-    task: Task, monkeypatch: pytest.MonkeyPatch, times: str | None
+_IGNORED = "ERROR: ld.so: object 'x.so' from LD_PRELOAD cannot be preloaded (no file): ignored.\n"
+
+
+@pytest.mark.parametrize(
+    ("times", "errors", "why"),
+    [
+        ("elapsed 1.0\n", "a\n", ""),
+        (None, "", "left no times: it, or what"),
+        ("elapsed 1.0\n", f"a\n{_IGNORED}", f"ran without a library: {_IGNORED.strip()}"),
+    ],
+)
+def test_a_status_of_0_does_not_hide_a_failure(
+    task: Task, monkeypatch: pytest.MonkeyPatch, times: str | None, errors: str, why: str
 ) -> None:
-    """It returns 0 then; the program that it runs writes the times when it ends."""
+    """`perf stat` returns 0 for a program that was killed, which then left no times."""
 
     def boot(task: Task, *_: object) -> Outcome:
         task.directory.out.mkdir(parents=True)
         if times is not None:
             task.directory.times.write_text(times)
+        task.directory.stderr.write_text(errors)
         return cast(Outcome, SimpleNamespace(status=0))
 
     monkeypatch.setattr("numalab.campaign.run_task.describe_outcome", lambda record, _: record)
     monkeypatch.setattr(module, "measure", lambda _task, _files, record, **_: record)
     counting = replace(task, capture=replace(task.capture, perf_stat=("cycles",)))
     ended = run_task(counting, lambda _: None, boot=boot)
-    assert ("left no times: it, or what" in ended.error) is (times is None)
+    assert why in ended.error and bool(why) is bool(ended.error)

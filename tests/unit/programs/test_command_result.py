@@ -68,6 +68,16 @@ def test_a_failure_shows_what_the_command_printed_last(tmp_path: Path) -> None:
     assert result_of(left(tmp_path / "2", status="0")).check().status == 0
 
 
+def test_a_command_without_its_preloaded_library_failed(tmp_path: Path) -> None:
+    directory = left(tmp_path, status="0")
+    why = "object '/x.so' from LD_PRELOAD cannot be preloaded (file too short): ignored."
+    directory.stderr.write_text(f"ERROR: ld.so: {why}\n")
+    with pytest.raises(
+        WorkloadFailed, match=r"prog 'a b' ran without a library: ERROR: ld\.so: obj"
+    ):
+        result_of(directory).check()
+
+
 def test_an_impossible_status_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkloadFailed, match="no exit status"):
         result_of(left(tmp_path, status="-1; rm"))

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError
-from numalab.workload import host_program
+from numalab.workload import host_program, luggage
 from numalab.workload.elf import cached_libraries
 from numalab.workload.exit_status import explain_status
-from numalab.workload.host_program import Surroundings, guest_command
+from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
+from numalab.workload.luggage import not_preloaded
 from numalab.workload.starters import MARKED
 
 IN_GUEST = {
@@ -330,7 +331,7 @@ def test_a_large_folder_stays_here(folder: Path, monkeypatch: pytest.MonkeyPatch
     command = guest_command(["./run.sh"], GUEST_ONLY, Surroundings(add=("run.sh:x/y",)))
     assert names(command.files) == {"folder/x/y", "host/program/run.sh"}
     assert command.remarks[0].startswith("the current folder holds more than")
-    monkeypatch.setattr(host_program, "MOST_BYTES", 1000)
+    monkeypatch.setattr(luggage, "MOST_BYTES", 1000)
     with pytest.raises(UserError, match="large: with it, more than 0 MiB would go to the guest"):
         guest_command(["ls"], GUEST_ONLY, Surroundings(add=("large",)))
 
@@ -389,12 +390,71 @@ def test_a_command_that_stays_when_its_time_is_over_has_timed_out(
     assert (done.returncode, done.stdout, done.stderr) == (status, "out\n", "err\n")
 
 
-def test_a_preloaded_library_goes_along(folder: Path, tmp_path: Path) -> None:
-    library = compiled(tmp_path / "libmine.so", "-shared", "-fPIC", source="int x;\n")
-    around = Surroundings(env={"LD_PRELOAD": f"{library}:libother.so"})
-    command = guest_command(["ls"], GUEST_ONLY, around)
-    assert "LD_PRELOAD=/job/files/host/lib/libmine.so:libother.so" in command.argv
-    assert command.files["host/lib/libmine.so"] == library.read_bytes()
+def preloading(words: list[str], preload: str, way: str, guest: set[str]) -> GuestCommand:
+    if way == "starter":
+        return guest_command(["env", f"LD_PRELOAD={preload}", *words], guest.__contains__)
+    return guest_command(words, guest.__contains__, Surroundings(env={"LD_PRELOAD": preload}))
+
+
+OF_GUEST = {*IN_GUEST, "/usr/lib/x86_64-linux-gnu/libc.so.6", "/opt/libother.so"}
+
+
+@pytest.mark.parametrize("way", ["option", "starter"])
+def test_a_preloaded_library_goes_along(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """By path, by a relative path and by name; with what the guest lacks, for its programs."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    compiled(tmp_path / "libneeded.so", "-shared", "-fPIC", source="int y;\n")
+    options = ("-shared", "-fPIC", f"-L{tmp_path}", "-Wl,--no-as-needed", "-lneeded")
+    library = compiled(tmp_path / "libmine.so", *options, source="int x;\n")
+    for name in (str(library), "libmine.so", "../libmine.so"):
+        command = preloading(["ls"], f"{name}:/opt/libother.so", way, OF_GUEST)
+        assert "LD_PRELOAD=/job/files/host/lib/libmine.so:/opt/libother.so" in command.argv
+        assert "LD_LIBRARY_PATH=/job/files/host/lib" in command.argv
+        taken = names(command.files) - {"host/lib/libm.so.6", "host/lib/libgcc_s.so.1"}
+        assert {"host/lib/libmine.so", "host/lib/libneeded.so"} <= taken
+        assert "host/lib/libc.so.6" not in taken
+        assert command.files["host/lib/libmine.so"] == library.read_bytes()
+
+
+@pytest.mark.parametrize("way", ["option", "starter"])
+def test_a_library_is_preloaded_for_a_program_of_the_host_only(folder: Path, way: str) -> None:
+    """The guest's `numactl` before it may have an older C library than this host."""
+    compiled(folder / "prog")
+    compiled(folder / "libmine.so", "-shared", "-fPIC", source="int x;\n")
+    words = ["numactl", "-l", str(folder / "prog")]
+    command = preloading(words, "./libmine.so", way, OF_GUEST)
+    inside = command.argv.index("/job/files/host/lib/libmine.so")
+    assert command.argv[inside - 1 : inside + 2 : 2] == (
+        "--preload",
+        "/job/files/host/program/prog",
+    )
+    assert not any(re.match("LD_PRELOAD=.|LD_LIBRARY_PATH", word) for word in command.argv)
+
+
+@pytest.mark.parametrize("way", ["option", "starter"])
+@pytest.mark.parametrize("preload", ["/usr/lib/libjemaloc.so", "libjemaloc.so", "~/x.so", "./x.so"])
+def test_a_library_that_cannot_be_preloaded_is_refused(
+    folder: Path, preload: str, way: str
+) -> None:
+    compiled(folder / "prog")
+    for program in ("ls", str(folder / "prog")):
+        with pytest.raises(UserError, match=r"LD_PRELOAD: .* is no library of this host, nor of"):
+            preloading([program], preload, way, OF_GUEST)
+
+
+def test_what_the_loader_left_out_is_quoted() -> None:
+    """As glibc 2.36 writes it."""
+    run = subprocess.run(
+        ["/bin/true"],
+        env={"LD_PRELOAD": "/missing.so"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not_preloaded(f"a\n{run.stderr * 2}b\n") == run.stderr.strip()
+    assert not not_preloaded("cannot be preloaded: ignored.\n")
 
 
 def test_exit_codes_are_explained() -> None:

@@ -28,7 +28,8 @@ from numalab.topology.load import load_topology
 from numalab.topology.memory.timing import in_slow_motion
 from numalab.topology.topology import Topology
 from numalab.workload.exit_status import explain_status
-from numalab.workload.host_program import MOST_BYTES, Surroundings, guest_command
+from numalab.workload.host_program import Surroundings, guest_command
+from numalab.workload.luggage import MOST_BYTES
 from numalab.workload.starters import MARKED
 
 BETWEEN_BARRIERS = "barriers"  # a value of --locality
