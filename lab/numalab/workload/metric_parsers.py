@@ -74,10 +74,11 @@ def read_metrics(
     """Return the metrics in the output of a workload, which the parser of this name reads.
 
     Raises WorkloadFailed, with the end of the output and of the standard error `errors`, for output
-    that the parser cannot read, a number that is printed twice, and more than `MOST_METRICS`.
+    that the parser cannot read, for a parser that gives something else or not all that is required,
+    for a number that is printed twice, and for more than `MOST_METRICS`.
     """
     try:
-        values = PARSERS.find(parser)(metrics, output)
+        values = tuple(map(_metric, PARSERS.find(parser)(metrics, output)))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         text = f"the parser {parser} cannot read the output: {reason}{_tail(output)}"
@@ -87,7 +88,18 @@ def read_metrics(
             raise
         raise WorkloadFailed(f"{error}\nmetrics are not read from standard error:{end}") from None
     _check_names(values)
+    names = {value.name for value in values}
+    for metric in metrics:  # a percentile of too few samples may be left out
+        if metric.required and metric.percentile is None and metric.name not in names:
+            reason = f"the parser {parser} gave no {metric.name}, which is required"
+            raise WorkloadFailed(f"{reason}{_tail(output)}")
     return values
+
+
+def _metric(value: object) -> Metric:
+    if not isinstance(value, Metric):
+        raise TypeError(f"a {type(value).__name__} is not a Metric")
+    return value
 
 
 def _check_names(values: Sequence[Metric]) -> None:

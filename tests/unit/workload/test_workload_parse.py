@@ -1,4 +1,6 @@
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -7,10 +9,13 @@ from numalab.plugins import unload_plugins
 from numalab.workload.metric_parsers import (
     MAX_LINE,
     PARSERS,
+    Metric,
     explain_failure,
     fewest_samples,
+    metric_value,
     parse_metrics,
     read_metrics,
+    register_parser,
 )
 from numalab.workload.workload import load_workload
 from numalab.workload.workload_table import MetricTable
@@ -109,6 +114,47 @@ def test_a_number_that_is_printed_twice_is_an_error() -> None:
         read_metrics("lines", labelled, "speed a 50\nspeed b 7\nspeed a 106\n")
     with pytest.raises(WorkloadFailed, match="printed 20001 metrics, more than 20000"):
         read_metrics("lines", labelled, "".join(f"speed {i} 1\n" for i in range(20_001)))
+
+
+def _generated(metrics: Sequence[MetricTable], output: str) -> Iterator[Metric]:
+    """One number for each line."""
+    for metric, line in zip(metrics, output.splitlines(), strict=False):
+        yield metric_value(metric, line)
+
+
+def _nothing(metrics: Sequence[MetricTable], output: str) -> Any:
+    """No `return`."""
+
+
+def _text(metrics: Sequence[MetricTable], output: str) -> Any:
+    """No metric."""
+    return [output]
+
+
+@pytest.mark.usefixtures("without_plugins")
+@pytest.mark.parametrize(
+    ("parser", "output", "why"),
+    [
+        (_generated, "5\n", ""),
+        (_generated, "", "the parser mine gave no speed, which is required"),
+        (_generated, "fast\n", "speed is not a number: 'fast'"),
+        (_nothing, "5\n", "the parser mine cannot read the output: TypeError: 'NoneType' object"),
+        (_text, "5\n", "the parser mine cannot read the output: TypeError: a str is not a Metric"),
+    ],
+)
+def test_what_the_parser_of_a_plug_in_gives_is_checked(
+    parser: Callable[[Sequence[MetricTable], str], Any], output: str, why: str
+) -> None:
+    register_parser("mine")(parser)
+    slow = spec("").model_copy(update={"name": "slow", "required": False})
+    late = spec("").model_copy(update={"name": "late", "percentile": 99.0})
+    metrics = [spec(""), slow, late]
+    if not why:
+        assert [metric.value for metric in read_metrics("mine", metrics, output)] == [5]
+        return
+    with pytest.raises(WorkloadFailed) as caught:
+        read_metrics("mine", metrics, output)
+    assert str(caught.value).startswith(why)
 
 
 def test_what_is_missing_may_be_on_standard_error() -> None:
