@@ -4,13 +4,14 @@
  * process beside it writes what is in the files to OUT, before the command and then every period.
  * It travels on the job disk with workloads whose study samples what a plug-in added.
  *
- * A `*` in a path stands for 0, 1, ... up to the first that is not there. Each moment begins with
- * `@ NANOSECONDS` of CLOCK_MONOTONIC; then come lines of `NAME<tab>PATH<tab>LINE`.
+ * A `*` in a path stands for the numbers below 1024 that are there, in their order. Each moment
+ * begins with `@ NANOSECONDS` of CLOCK_MONOTONIC; then come lines of `NAME<tab>PATH<tab>LINE`.
  *
  * The process is nobody's child (init takes it), so that the command waits for none that it did
  * not start, and its times are its own. It sleeps on the boot CPU, and ends with the command.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,8 +33,8 @@ static void put(const char *word, size_t length)
 	}
 }
 
-/* Put the lines of a file; return whether it is there. */
-static int put_file(const char *name, const char *path)
+/* Put the lines of a file if it is there; those without text may separate records. */
+static void put_file(const char *name, const char *path)
 {
 	/* A file that waits for something to happen must not hold up the command. */
 	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -42,15 +43,15 @@ static int put_file(const char *name, const char *path)
 	ssize_t got;
 
 	if (file < 0)
-		return 0;
+		return;
 	while (length < sizeof(text) - 1 &&
 	       (got = read(file, text + length, sizeof(text) - 1 - length)) > 0)
 		length += got;
 	close(file);
 	text[length] = '\0';
 	for (rest = text; (line = strsep(&rest, "\n"));) {
-		if (!*line)
-			continue;
+		if (!rest && !*line)
+			break; /* behind the end of the last line */
 		put(name, strlen(name));
 		put("\t", 1);
 		put(path, strlen(path));
@@ -58,23 +59,46 @@ static int put_file(const char *name, const char *path)
 		put(line, strlen(line));
 		put("\n", 1);
 	}
-	return 1;
+}
+
+/* Mark the numbers for which a folder has an entry; `name` is what stands before them there. */
+static void find_numbers(const char *folder, const char *name, char *numbers)
+{
+	DIR *entries = opendir(folder);
+	struct dirent *entry;
+	long number;
+	char *end;
+
+	while (entries && (entry = readdir(entries))) {
+		if (strncmp(entry->d_name, name, strlen(name)))
+			continue;
+		number = strtol(entry->d_name + strlen(name), &end, 10);
+		if (end > entry->d_name + strlen(name) && number >= 0 && number < MAX_NUMBER)
+			numbers[number] = 1;
+	}
+	if (entries)
+		closedir(entries);
 }
 
 static void put_source(const char *name, const char *pattern)
 {
 	const char *star = strchr(pattern, '*');
-	char path[256];
+	char path[256], numbers[MAX_NUMBER] = "", *slash;
 
 	if (!star) {
 		put_file(name, pattern);
 		return;
 	}
+	snprintf(path, sizeof(path), "%.*s", (int)(star - pattern), pattern);
+	slash = strrchr(path, '/');
+	*slash = '\0';
+	find_numbers(path, slash + 1, numbers);
 	for (int number = 0; number < MAX_NUMBER; number++) {
+		if (!numbers[number])
+			continue;
 		snprintf(path, sizeof(path), "%.*s%d%s", (int)(star - pattern), pattern, number,
 			 star + 1);
-		if (!put_file(name, path))
-			return;
+		put_file(name, path);
 	}
 }
 

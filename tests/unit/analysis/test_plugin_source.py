@@ -199,13 +199,19 @@ def test_a_name_is_given_once() -> None:
             register_source(name, title="", unit="", path="/proc/mine")(lambda _: [])
 
 
+def _parts(texts: Mapping[str, str]) -> int:
+    """Count the records, between which the files have lines without text."""
+    return sum(len(text.strip().split("\n\n")) for text in texts.values())
+
+
 def test_the_sampler_reads_while_the_command_runs(tmp_path: Path) -> None:
     """The program itself, on this host: it becomes the command, and is none of its children."""
     (tmp_path / "empty").mkdir()
     program = tmp_path / "numalab-sample"
     program.write_bytes(build_workload(tmp_path / "empty", sampler())["numalab-sample"])
     program.chmod(0o755)
-    for number, text in enumerate(("one\n\ntwo\n", "three\n")):
+    texts = {"0": "one\n\ntwo\n", "2": "three", "10": "\nfour\n", "3": "", "x": "no", "4096": "no"}
+    for number, text in texts.items():
         (tmp_path / f"file{number}").write_text(text)
     words: list[str | Path] = [
         program,
@@ -228,12 +234,15 @@ def test_the_sampler_reads_while_the_command_runs(tmp_path: Path) -> None:
     lines = [line.split("\t") for line in moments[-1].splitlines()[1:]]
     assert [(name, Path(path).name, text) for name, path, text in lines] == [
         ("a", "file0", "one"),
+        ("a", "file0", ""),
         ("a", "file0", "two"),
-        ("a", "file1", "three"),
+        ("a", "file2", "three"),
+        ("a", "file10", ""),
+        ("a", "file10", "four"),
     ]
     added = parse_added(
         (tmp_path / "out").read_text(),
-        [SampledSource("a", "", "", "/proc/a", lambda texts: [SampledValue("n", len(texts))])],
+        [SampledSource("a", "", "", "/proc/a", lambda texts: [SampledValue("n", _parts(texts))])],
     )
-    assert added["value"].unique().to_list() == [2.0]
+    assert added["value"].unique().to_list() == [4.0]
     assert added.select(pl.col("time_ns").n_unique()).item() == len(moments)
