@@ -148,6 +148,9 @@ def _try(
             return taken.values, "skipped", f"no run could measure {rule.measure}"
         if good.skipped or bad.skipped:
             continue  # an end gave no result with one more seed
+        if why := taken.untimed or good.untimed or bad.untimed:
+            whose = "its times" if taken.untimed else "the times of an end with more seeds"
+            return taken.values, "skipped", f"{whose} are not valid because {why}"
         side, reason = like(good.values, bad.values, taken.values, rule.looks)
         if side != "skipped":
             break

@@ -149,6 +149,27 @@ def test_runs_are_added_until_a_step_is_like_one_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("disturbed", "reason"),
+    [
+        ("s0", "its times are not valid because other work ran"),
+        ("s1", "the times of an end with more seeds are not valid because other work ran"),
+    ],
+)
+def test_a_step_without_valid_times_is_not_judged(disturbed: str, reason: str) -> None:
+    """An end is disturbed with its fourth seed, which the middle needs."""
+
+    def values(name: str, count: int) -> StepValues:
+        ran = tuple(10.0 * (name != "good") + sample for sample in MEASURED[:count])
+        if name == disturbed == "s0" or (name == disturbed and count > 3):
+            return StepValues(ran, untimed="other work ran")
+        return StepValues((-5.0, 15.0, -5.0, 15.0)[:count] if name == "s0" else ran)
+
+    bisection, rows = driven(2, values)
+    assert [step.name for step in bisection.first] == ["s0", "s1"]
+    assert (rows[-1].step, rows[-1].side, rows[-1].reason) == ("s0", "skipped", reason)
+
+
+@pytest.mark.parametrize(
     ("taken", "code", "words"),
     [
         (StepValues(MEASURED), 1, "the two ends do not differ in task_migrations"),
