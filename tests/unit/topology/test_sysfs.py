@@ -172,9 +172,19 @@ def test_missing_topology_of_a_cpu_is_reported(tmp_path: Path) -> None:
     assert notes[0].startswith("no sockets, cores, threads and caches of CPUs 3 in the source")
 
 
-def test_offline_cpus_are_reported(tmp_path: Path) -> None:
-    notes = read(write(tmp_path, TWO | {"cpu/online": "0,2-3\n"})).notes
-    assert notes[0] == "left out CPUs that are offline: 1"
+@pytest.mark.parametrize(
+    ("more", "offline"),
+    [
+        ({"cpu/online": "0,2-3\n"}, "1"),
+        ({"cpu/online": "0-3\n", "cpu/present": "0-7\n", "cpu/possible": "0-15\n"}, "4-7"),
+        ({"cpu/online": "0-3\n", **{f"cpu/cpu{n}/x": "" for n in range(6)}}, "4-5"),
+        ({f"cpu/cpu{n}/online": f"{int(n < 4)}\n" for n in range(5)}, "4"),
+    ],
+)
+def test_offline_cpus_are_reported(tmp_path: Path, more: dict[str, str], offline: str) -> None:
+    """A current kernel (6.12) lists only CPUs that are online in the folder of a node."""
+    notes = read(write(tmp_path, TWO | more)).notes
+    assert notes[0] == f"left out CPUs that are offline: {offline}"
 
 
 def test_what_is_no_folder(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
         raise UserError("no node* folders here", file=folder)
     _check_online_nodes(folder / "online", numbers)
     online = _online(system / "cpu")
-    nodes, offline = [], set()
+    nodes, offline = [], _offline(system / "cpu", online)
     for number in numbers:
         place = folder / f"node{number}"
         listed, meminfo = place / "cpulist", place / "meminfo"
@@ -136,6 +136,14 @@ def _online(folder: Path) -> frozenset[int] | None:
     numbers = _numbers(folder, _CPU)
     offline = {number for number in numbers if not _is_online(folder / f"cpu{number}" / "online")}
     return frozenset(numbers) - offline if offline else None
+
+
+def _offline(folder: Path, online: frozenset[int] | None) -> set[int]:
+    """Return the CPUs that are there and not online: current kernels list them in no node."""
+    if online is None or not folder.is_dir():
+        return set()
+    present = folder / "present"
+    return {*(_cpulist(present) if present.exists() else _numbers(folder, _CPU))} - online
 
 
 def _is_online(path: Path) -> bool:
