@@ -153,6 +153,8 @@ def test_movers_and_moments_are_of_all_runs() -> None:
     assert text == "CPU 6 idle, CPU 2 overloaded; hog/101 waited there"
     assert result["storms"][0]["text"] == "4 moves of 4 tasks to node 3"
     assert len(result["notes"]) == 6
+    # The recording counts the moves of any task, so the page must not say whose they are.
+    assert "Movers of all tasks" in render_html(sample_report())
 
 
 def test_residence_is_that_of_one_run_of_each_variant() -> None:
