@@ -96,7 +96,7 @@ def test_a_curve_has_the_mean_and_the_band_of_its_runs() -> None:
     (diagram,) = local["diagrams"]
     before, after = diagram["lines"]
     assert (before["label"], after["label"]) == ("before", "after")
-    assert [before[name][0] for name in COLUMNS] == [50.0, 22.0, 21.0, 23.0, 3]
+    assert [before[name][0] for name in COLUMNS] == [41.667, 22.0, 21.0, 23.0, 3]
     assert {len(before[name]) for name in COLUMNS} == {MOST_STEPS}
     assert local["most"] == 100
     assert [diagram["heading"] for diagram in runnable["diagrams"]] == ["before", "after"]
@@ -110,7 +110,30 @@ def test_a_run_that_ends_early_leaves_its_curve() -> None:
     first = report.findings[0]
     runs = (replace(first, findings=replace(first.findings, series=(short,))), *report.findings[1:])
     local = curves(replace(report, findings=runs))[0]
-    assert local["diagrams"][0]["lines"][0]["runs"] == [3] * 5 + [2] * 95
+    assert local["diagrams"][0]["lines"][0]["runs"] == [3] * 6 + [2] * 114
+
+
+@pytest.mark.parametrize("links", [1, 32])
+def test_no_step_of_a_run_is_left_out_of_its_curve(links: int) -> None:
+    report = sample_report()
+    at = tuple(5000 * (step + 1) / 119 for step in range(119))
+
+    def most(place: int) -> float:
+        values = tuple(9.0 * (step == place) for step in range(119))
+        crowded = tuple(
+            TimeSeries("hot", "Hot", "tasks", None, at, values, link=(number, 99))
+            for number in range(links)
+        )
+        (run, *_) = report.findings
+        only = replace(run, findings=replace(run.findings, series=crowded))
+        (curve,) = curves(replace(report, findings=(only,)))
+        line = curve["diagrams"][0]["lines"][0]
+        width = line["start"][0]
+        assert sum(line["mean"]) * width == pytest.approx(9 * 5000 / 119, rel=1e-3)
+        assert isinstance(curve["most"], float)
+        return curve["most"]
+
+    assert {most(place) for place in range(119)} == {9.0}
 
 
 def test_curves_are_valid_vega_lite() -> None:

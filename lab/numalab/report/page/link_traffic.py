@@ -1,6 +1,6 @@
 """The simulated traffic on links and memories over time, drawn on the machine.
 
-Each drawing is the mean of one part of the window. The curves on the page have every step.
+Each drawing is the mean of one part of the window. The curves on the page have finer steps.
 """
 
 from collections.abc import Sequence
