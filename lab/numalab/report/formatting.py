@@ -10,7 +10,7 @@ from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import OUTCOMES, MeasureDifference
 from numalab.report.document import CellReport, StudyResults
-from numalab.statistics.comparison import FEWEST, LEVEL, Comparison, smallest_rank_p
+from numalab.statistics.comparison import FEWEST, LEVEL, TOO_FEW, Comparison, smallest_rank_p
 from numalab.statistics.summary import Summary
 from numalab.units import counted, runs_of
 
@@ -26,7 +26,6 @@ LOST_NOTE = "figures from the trace may be wrong in either direction"
 NOT_SUPPORTED_NOTE = f"{NOT_SUPPORTED}: no run measured it; it is not 0"
 FROM_ZERO = "from 0"
 MOST_NAMED = 3  # differences of one outcome in a verdict
-_TOO_FEW = f"too few runs to compare (at least {FEWEST} of each variant)"
 MOST_CELLS, MOST_DIFFERENCES = 12, 4  # of a study of several cells, above its tables
 
 COMPACT_NOTE = "Events, timelines, curves and sched domains are not stored. Record them again with"
@@ -148,7 +147,7 @@ def differences_title(study: StudyResults) -> str:
     differing = [cell for cell in cells if cell.shown]
     if not differing:
         if few == len(cells):
-            return _TOO_FEW
+            return TOO_FEW
         of = f" in {counted(len(cells) - few, 'cell')}" if len(cells) > 1 else ""
         return f"no difference shown{of}{f'; too few runs in {few}' if few else ''}"
     if len(cells) == 1:
@@ -183,7 +182,7 @@ def differences_verdict(compared: Sequence[MeasureDifference]) -> str:
         more = f", and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
         if texts:
             parts.append(f"{outcome.capitalize()}: {', '.join(texts[:MOST_NAMED])}{more}")
-    nothing = "No difference shown" if _enough_runs(compared) else _TOO_FEW.capitalize()
+    nothing = "No difference shown" if _enough_runs(compared) else TOO_FEW.capitalize()
     return ". ".join(parts) or nothing
 
 

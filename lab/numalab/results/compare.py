@@ -16,7 +16,14 @@ from numalab.results.layout import Results
 from numalab.results.manifest import EXECUTION, NONE, UNKNOWN, Manifest, RunStatus, brief
 from numalab.results.reader import StoredRun, load_runs
 from numalab.results.status import RunState, State, read_progress
-from numalab.statistics.comparison import Comparison, Outcome, compare_table, not_comparable
+from numalab.statistics.comparison import (
+    FEWEST,
+    TOO_FEW,
+    Comparison,
+    Outcome,
+    compare_table,
+    not_comparable,
+)
 from numalab.statistics.summary import Values
 
 # Inputs that must be the same in all runs, by their name in messages.
@@ -220,14 +227,23 @@ def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
             measures=tuple(
                 replace(
                     row.about,
-                    comparison=comparisons.get((cell.versus.cell, row.about.measure))
-                    or row.about.comparison,
+                    comparison=_of_enough_runs(comparison, cell.versus.runs)
+                    if (comparison := comparisons.get((cell.versus.cell, row.about.measure)))
+                    else row.about.comparison,
                 )
                 for row in cell.rows
             ),
         )
         for cell in cells
     )
+
+
+def _of_enough_runs(comparison: Comparison, runs: Sequence["RunsOfCell"]) -> Comparison:
+    """Return a comparison as not comparable where a side has too few runs to show a difference."""
+    measured = comparison.before is not None and comparison.after is not None
+    if not measured or min(len(side.finished) for side in runs) >= FEWEST:
+        return comparison
+    return replace(comparison, outcome="not comparable", verdict=TOO_FEW)
 
 
 def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cell:

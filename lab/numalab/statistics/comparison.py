@@ -28,6 +28,7 @@ Outcome = Literal["better", "worse", "different", "no difference shown", "not co
 LEVEL = 0.05  # how often a table without any real difference may show one
 POWER = 0.8  # how often the smallest effect would have been shown
 FEWEST = 3  # runs on each side
+TOO_FEW = f"too few runs to compare (at least {FEWEST} of each variant)"
 _LEAST_P = 0.0001  # of less only this is said
 MOST_EXACT = 120  # runs of both sides; with more, the normal approximation is close
 # A whole number stands for anything within half of it, which is this much variance (Sheppard).

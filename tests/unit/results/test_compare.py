@@ -16,6 +16,7 @@ from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.results.compare import CellVersus, compare_results
 from numalab.results.layout import Results
+from numalab.statistics.comparison import TOO_FEW
 from numalab.topology.load import load_topology
 from support.one_command import invoke
 from support.unfinished_results import copy_with_cells, leave, planned_runs
@@ -339,20 +340,19 @@ def test_a_cell_that_finished_in_neither_result_is_named(tmp_path: Path) -> None
     assert numalab(*paths, "--fail-on", "worse").exit_code == 1
 
 
-@pytest.mark.parametrize(("planned", "code"), [(4, 0), (3, 1)])
+@pytest.mark.parametrize(("planned", "some"), [(4, False), (3, True)])
 def test_runs_that_a_budget_left_out_are_not_missing(
-    tmp_path: Path, planned: int, code: int
+    tmp_path: Path, planned: int, some: bool
 ) -> None:
     """But where another end left more, nothing says which they are."""
     paths = [copy_with_cells(tmp_path / name, ["hogs"]) for name in ("first", "second")]
     remark = {"kind": "budget", "chosen": 2, "planned": planned, "seconds": 60.0}
     for path in paths:
         edit(path / "plan.json", lambda plan: plan.update(remarks=[remark]))
-    done = numalab(*paths, "--fail-on", "worse")
-    assert done.exit_code == code
-    assert [text in done.stdout for text in ("not run", "not compared")] == [code == 1] * 2
+    text = numalab(*paths).stdout
+    assert [word in text for word in ("not run", "not compared")] == [some] * 2
     whole = copy_with_cells(tmp_path / "whole", [])
-    assert numalab(paths[0], whole, "--fail-on", "worse").exit_code == code
+    assert any(compare_results(Results(paths[0]), Results(whole)).unfinished) == some
 
 
 def test_more_repetitions_in_one_result_are_said(tmp_path: Path) -> None:
@@ -360,6 +360,26 @@ def test_more_repetitions_in_one_result_are_said(tmp_path: Path) -> None:
     done = numalab(fewer, EXAMPLE)
     assert "finished: 1 of 1 run, then 3 of 3 runs; only in the second: seeds 2; 3" in done.stdout
     assert "not run" not in done.stdout
+
+
+def test_too_few_runs_to_show_a_difference_do_not_pass(other: Path) -> None:
+    """Two runs show nothing, whatever their values: that is no answer."""
+    set_measure(other, AFTER, "idle_while_overloaded", [99.0, 99.5, 99.9])
+
+    def without_the_third(plan: Any) -> None:
+        plan["runs"] = [run for run in plan["runs"] if run["seed"] < 3]
+
+    edit(other / "plan.json", without_the_third)
+    for path in other.glob("runs/*_3"):
+        shutil.rmtree(path)
+    for sides in ((EXAMPLE, other), (other, EXAMPLE)):
+        versus = compare_results(*map(Results, sides))
+        assert (versus.worse, versus.whole, versus.unfinished) == (False, False, ((), ()))
+        (cell,) = (cell for cell in versus.cells if cell.cell == AFTER)
+        assert outcome(cell, "idle_while_overloaded") == ("not comparable", TOO_FEW)
+        done = numalab(*sides, "--fail-on", "worse")
+        assert done.exit_code == 1
+        assert f"measures: {TOO_FEW}" in " ".join(done.stdout.split())
 
 
 def test_500_failed_cells_leave_room_for_what_differs(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from numalab.report.unfinished import cause_lines, causes, shortened
 from numalab.results.compare import CellVersus, MeasureVersus, Versus, compare_results
 from numalab.results.layout import Results
 from numalab.results.status import State
-from numalab.statistics.comparison import Comparison, Outcome
+from numalab.statistics.comparison import TOO_FEW, Comparison, Outcome
 from numalab.statistics.summary import Summary
 from numalab.units import runs_of
 
@@ -117,15 +117,23 @@ def _cell(cell: CellVersus) -> list[RenderableType]:
     if shown:
         shown.sort(key=lambda measure: ORDER.index(measure.comparison.outcome))
         parts.append(_table(shown))
+    if few := sum(map(_has_too_few, cell.measures)):
+        style = OUTCOME_STYLES["not comparable"]
+        parts.append(Text(f"{few} of {len(cell.measures)} measures: {TOO_FEW}", style))
     same = cell.count("no difference shown")
     parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
     return parts
 
 
 def _is_shown(measure: MeasureVersus) -> bool:
-    """Leave out what shows no difference, and what neither result could measure."""
+    """Leave out what shows no difference, what neither result could measure, and too few runs."""
     measured = measure.comparison.before is not None or measure.comparison.after is not None
-    return measured and measure.comparison.outcome != "no difference shown"
+    is_same = measure.comparison.outcome == "no difference shown"
+    return measured and not is_same and not _has_too_few(measure)
+
+
+def _has_too_few(measure: MeasureVersus) -> bool:
+    return measure.comparison.verdict == TOO_FEW
 
 
 def _table(rows: list[MeasureVersus]) -> Table:
