@@ -168,26 +168,29 @@ def table_of_times(
     first variant's own table). `StdDev` divides by n, as the mail's does, not by n - 1; `%Change`
     is positive where the time got shorter. `head` names the variant.
     """
-    cells = [_times(shown, base) for _, _, shown, base in rows]
     compared = any(base is not None for _, _, _, base in rows)
+    cells = [_times(shown, base, compared=compared) for _, _, shown, base in rows]
     titles = [*TIME_TITLES, "%Change"] if compared else list(TIME_TITLES)
     cases = [formatting.cut(case, LONGEST_CASE) for case, _, _, _ in rows]
     width = max([len("Testcase"), *map(len, cases)])
     label = max([len("Time:"), *(len(which) + 1 for _, which, _, _ in rows)])
-    sizes = [max(map(len, column)) for column in zip(titles, *cells, strict=False)]
+    sizes = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     lines = [f"{'Testcase':{width}} {'Time:':{label}} {right(titles, sizes, ' ')}"]
     for case, (_, which, _, _), row in zip(cases, rows, cells, strict=True):
         lines.append(f"{case:{width}} {f'{which}:':{label}} {right(row, sizes, ' ')}")
     return [formatting.plain_ascii(head), *(line.rstrip() for line in lines)]
 
 
-def _times(shown: Summary | None, base: Summary | None) -> list[str]:
-    if shown is None:
-        return [formatting.NOT_SUPPORTED] * len(TIME_TITLES)
-    values = (shown.minimum, shown.maximum, shown.mean, shown.population_stddev)
-    texts = ["" if value is None else f"{value:.2f}" for value in values]
-    if base is None:
+def _times(shown: Summary | None, base: Summary | None, *, compared: bool) -> list[str]:
+    """Write one row; a table that is `compared` has a change in each."""
+    texts = [formatting.NOT_SUPPORTED] * len(TIME_TITLES)
+    if shown is not None:
+        values = (shown.minimum, shown.maximum, shown.mean, shown.population_stddev)
+        texts = ["" if value is None else f"{value:.2f}" for value in values]
+    if not compared:
         return texts
+    if shown is None or base is None:
+        return [*texts, formatting.NOT_SUPPORTED]
     change = gain_percent(base.mean, shown.mean, Direction.LOWER)
     return [*texts, formatting.FROM_ZERO if change is None else f"{change:.2f}%"]
 

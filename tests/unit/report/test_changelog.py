@@ -101,6 +101,15 @@ def test_the_changes_of_times_are_those_of_the_2018_mail_but_for_its_cutting() -
     assert lines[2].endswith(" 34.37%")
 
 
+def test_a_time_that_lacks_its_base_takes_no_change_from_the_others() -> None:
+    one, lost = ("numa01", "Real", summary(9, 1)), ("numa02", "Real", summary(8, 1))
+    lines = table_of_times("after", [(*one, summary(10, 1)), (*lost, None)])
+    assert lines[1].endswith(" %Change")
+    assert [line.split()[-1] for line in lines[2:]] == ["10.00%", "n/s"]
+    lines = table_of_times("after", [(*one, summary(10, 1)), (*lost[:2], None, summary(8, 1))])
+    assert [line.split()[2:] for line in lines[3:]] == [["n/s"] * 5]
+
+
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: " ".join(block.split()[:2]))
 def test_the_counts_print_as_in_the_2018_mail(block: str) -> None:
     rows = []
