@@ -280,7 +280,7 @@ def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -
         ]
         for variant in (claim.from_variant, claim.to)
     )
-    scale = claim.scale_of(unit)
+    scale = claim.scale_of(unit, [*before, *after])
     change = claim.change_on(scale)
     test = None
     if before and after:
@@ -292,7 +292,7 @@ def _sample(plan: Plan, claim: Claim, cell: Cell, stored: Sequence[StoredRun]) -
 def _claim_outlook(plan: Plan, mode: str, sample: _Sample, level: float, size: int) -> ClaimOutlook:
     claim, test = sample.claim, sample.test
     seeds = len({run.seed for run in plan.runs_of(sample.cell)})
-    scale = claim.scale_of(sample.unit)
+    scale = test.claim.scale if test else claim.scale_of(sample.unit)
     published = claim.change_on(scale).published if claim.direction else None
     shift = None
     if test is not None:

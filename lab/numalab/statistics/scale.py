@@ -49,9 +49,13 @@ def margin_of(margin: float, scale: Scale) -> tuple[float, float]:
     return shift_of(-margin, scale), shift_of(margin, scale)
 
 
-def default_scale(unit: str) -> Scale:
-    """Return the scale of a unit: `linear` for percentages, `ratio` for times and rates, else
-    `count`."""
+def default_scale(unit: str, values: Sequence[float] = ()) -> Scale:
+    """Return the scale of measured values in a unit: `linear` for percentages, `ratio` for times
+    and rates, else `count`.
+
+    Where some value is no whole number, the measure counts no events, and has `ratio` as well.
+    """
     if unit == "%":
         return "linear"
-    return "ratio" if unit in _TIMES or "/" in unit else "count"
+    counted = all(float(value).is_integer() for value in values)
+    return "ratio" if unit in _TIMES or "/" in unit or not counted else "count"

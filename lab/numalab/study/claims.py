@@ -1,7 +1,7 @@
 """Claims of a study: bounds for every run, and changes between variants."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Annotated, Literal
@@ -43,7 +43,7 @@ class Claim(Document):
     """One of at most six claims, counted in each cell, that decide about a post."""
     scale: Scale | None = Field(default=None, exclude_if=lambda scale: scale is None)
     """`count` compares logarithms of counts + 0.5, `ratio` logarithms, `linear` values. By default
-    `linear` for percentages, `ratio` for times and rates, else `count`."""
+    `linear` for percentages, `ratio` for times, rates, fractions, else `count`."""
     margin: float = Field(
         default=MARGIN,
         gt=0,
@@ -136,9 +136,9 @@ class Claim(Document):
             return change  # the published figures may be one, rounded: they say a direction only
         return replace(change, published=published, rounded=rounded)
 
-    def scale_of(self, unit: str) -> Scale:
-        """Return the scale of the claim for a measure in this unit."""
-        return self.scale or default_scale(unit)
+    def scale_of(self, unit: str, values: Sequence[float] = ()) -> Scale:
+        """Return the scale of the claim for a measure in this unit, with the measured values."""
+        return self.scale or default_scale(unit, values)
 
     def margin_of(self, unit: str) -> str:
         """Return the margin for a measure in this unit, with its own unit."""

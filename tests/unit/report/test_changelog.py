@@ -102,11 +102,11 @@ def test_the_changes_of_times_are_those_of_the_2018_mail_but_for_its_cutting() -
 
 
 def test_a_time_that_lacks_its_base_takes_no_change_from_the_others() -> None:
-    one, lost = ("numa01", "Real", summary(9, 1)), ("numa02", "Real", summary(8, 1))
-    lines = table_of_times("after", [(*one, summary(10, 1)), (*lost, None)])
+    whole, lost = ("numa01", "Real", summary(9, 1)), ("numa02", "Real", summary(8, 1))
+    lines = table_of_times("after", [(*whole, summary(10, 1)), (*lost, None)])
     assert lines[1].endswith(" %Change")
     assert [line.split()[-1] for line in lines[2:]] == ["10.00%", "n/s"]
-    lines = table_of_times("after", [(*one, summary(10, 1)), (*lost[:2], None, summary(8, 1))])
+    lines = table_of_times("after", [(*whole, summary(10, 1)), (*lost[:2], None, summary(8, 1))])
     assert [line.split()[2:] for line in lines[3:]] == [["n/s"] * 5]
 
 

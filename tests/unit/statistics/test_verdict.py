@@ -217,4 +217,5 @@ def test_levels_of_families() -> None:
     [("%", "linear"), ("s", "ratio"), ("Mbit/s", "ratio"), ("events", "count")],
 )
 def test_the_scale_of_a_unit(unit: str, scale: str) -> None:
-    assert default_scale(unit) == scale
+    assert default_scale(unit) == default_scale(unit, [0, 3.0]) == scale
+    assert default_scale(unit, [3.0, 0.25]) == ("linear" if unit == "%" else "ratio")

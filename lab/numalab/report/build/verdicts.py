@@ -151,7 +151,7 @@ def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comp
     if not (before and after):
         side = "after" if before else "before"
         return _Comparison(claim, runs, None, f"no run {side} could measure it")
-    scale = claim.scale_of(unit)
+    scale = claim.scale_of(unit, [*before, *after])
     change = claim.change_on(scale)
     fires = _fires(claim, of_variant(runs, baseline), before)
     try:

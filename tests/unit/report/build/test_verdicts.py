@@ -322,8 +322,19 @@ def test_a_claim_about_large_numbers() -> None:
 
 
 def test_no_change_is_written_with_an_exponent() -> None:
-    measured = judge(compared(), runs([1.0] * 4, [15.995, 15.994, 15.996, 15.995])).measured
+    measured = judge(compared(), runs([1.0] * 4, [10.997, 10.996, 10.998, 10.997])).measured
     assert "change of geometric means +1,000 %" in measured
+
+
+def test_means_that_are_no_counts_are_compared_by_their_ratio() -> None:
+    """Half an event more would hide the change of small figures."""
+    low, high = [0.02, 0.021, 0.019, 0.02], [0.03, 0.0301, 0.0299, 0.03]
+    outcome = judge(compared(direction="same"), runs(low, high))
+    assert (outcome.verdict, outcome.figures and outcome.figures.scale) == ("refuted", "ratio")
+    unseen = judge(compared(direction="higher"), runs([0.0, *low[1:]], high))
+    assert unseen.verdict_text == (
+        "cannot be seen because 0 has no logarithm; its claim needs another scale"
+    )
 
 
 def test_what_was_not_measured_cannot_be_seen() -> None:
