@@ -61,6 +61,21 @@ def test_a_drawing_for_each_part_of_the_window_says_what_links_carried(report: C
     assert 'class="flow"' not in b64decode(last["image"].partition(",")[2]).decode()
 
 
+def test_a_run_that_has_ended_is_no_traffic_of_0(report: CellReport) -> None:
+    """Of a constant rate, runs of other lengths have the same mean, and then no drawing."""
+    runs = []
+    for run in report.findings:
+        length = 1250.0 if run.variant == "after" else 2500.0 * (1 + run.run.endswith("1"))
+        at = (length / 2, length)
+        constant = TimeSeries("memory_node", "", "MB/s", 0, at, (100.0, 100.0))
+        ended = replace(run.findings, series=(constant,), length_ms=length)
+        runs.append(replace(run, findings=ended))
+    shown = dict(link_traffic(replace(report, findings=tuple(runs))))
+    assert {name: len(parts) for name, parts in shown.items()} == {"before": 4, "after": 1}
+    texts = {part["text"] for parts in shown.values() for part in parts}
+    assert texts == {"memory of node 0 100 MB/s"}
+
+
 def test_without_a_memory_model_there_is_nothing_to_draw() -> None:
     assert link_traffic(sample_report()) == []
     assert stalled_rows(sample_report()) == []

@@ -21,7 +21,10 @@ Json = dict[str, Any]
 
 
 def link_traffic(report: CellReport) -> list[tuple[str, list[Json]]]:
-    """Return the drawings of each variant, all on one scale; none without a memory model."""
+    """Return the drawings of each variant, all on one scale; none without a memory model.
+
+    A variant has none of a part that all its runs ended before.
+    """
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
     step = length / PARTS
     windows = [(part * step, (part + 1) * step) for part in range(PARTS)]
@@ -42,6 +45,7 @@ def link_traffic(report: CellReport) -> list[tuple[str, list[Json]]]:
             [
                 _shown(report.topology, part, most, *window)
                 for part, window in zip(parts, windows, strict=True)
+                if part
             ],
         )
         for name, parts in rates.items()
@@ -49,25 +53,28 @@ def link_traffic(report: CellReport) -> list[tuple[str, list[Json]]]:
 
 
 def _rates(runs: Sequence[RunFindings], begin: float, end: float) -> dict[Ends, float]:
-    """Return the mean rate of each memory (its node twice) and link in one part of the window."""
+    """Return the mean rate of each memory (its node twice) and link in one part of the window.
+
+    The mean is over the time that the runs have in this part; empty if they have none.
+    """
+    time = sum(max(0.0, min(run.findings.length_ms, end) - begin) for run in runs)
     rates: dict[Ends, float] = {}
-    for run in runs:
-        for series in run.findings.series:
-            ends = series.link if series.node is None else (series.node, series.node)
-            if series.name in SERIES and ends is not None:
-                rates[ends] = rates.get(ends, 0.0) + _mean(series, begin, end) / len(runs)
+    for series in (series for run in runs if time for series in run.findings.series):
+        ends = series.link if series.node is None else (series.node, series.node)
+        if series.name in SERIES and ends is not None:
+            rates[ends] = rates.get(ends, 0.0) + _integral(series, begin, end) / time
     return rates
 
 
-def _mean(series: TimeSeries, begin: float, end: float) -> float:
-    """Return the mean of a curve of steps from `begin` to `end`."""
+def _integral(series: TimeSeries, begin: float, end: float) -> float:
+    """Return the sum of a curve of steps from `begin` to `end`, times their lengths in ms."""
     total, before = 0.0, 0.0
     for at, value in zip(series.at_ms, series.values, strict=True):
         overlap = min(at, end) - max(before, begin)
         if overlap > 0 and value is not None:
             total += value * overlap
         before = at
-    return total / (end - begin)
+    return total
 
 
 def _shown(
