@@ -6,6 +6,7 @@ from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
+from numalab.analysis.findings import Decision, TimeSeries
 from numalab.report.document import CellReport
 from numalab.report.formats.perfetto import PACKETS_IN_PART, render_perfetto
 from support.report_sample import HOSTILE, hostile_report, sample_report
@@ -21,6 +22,12 @@ def rendered(report: CellReport, place: int = 1) -> pb.Trace:
     trace = pb.Trace.FromString(b"".join(parts))
     assert trace.IsInitialized()
     return trace
+
+
+def with_findings(report: CellReport, **changed: Any) -> CellReport:
+    """Return the report with other findings of all runs."""
+    runs = (replace(run, findings=replace(run.findings, **changed)) for run in report.findings)
+    return replace(report, findings=tuple(runs))
 
 
 def tracks(trace: pb.Trace) -> dict[int, Any]:
@@ -103,6 +110,28 @@ def test_curves_are_counters_that_change_when_their_step_begins() -> None:
     ]
     assert values[:2] == [(0, 21.0), (250_000_000, 29.0)]
     assert len(values) == 20
+
+
+def test_slices_tell_where_a_counter_only_keeps_its_last_value() -> None:
+    report = sample_report()
+    at, values = (100.0, 200.0, 300.0, 400.0), (80.0, None, None, 20.0)
+    series = TimeSeries("local_faults", "Local", "%", None, at, values)
+    trace = rendered(with_findings(report, series=(series,)))
+    (gaps,) = (uuid for uuid, track in tracks(trace).items() if "not measured" in track.name)
+    events = [packet for packet in trace.packet if packet.track_event.track_uuid == gaps]
+    assert {packet.track_event.name for packet in events} == {"not measured", ""}
+    times = [packet.timestamp // 1_000_000 for packet in events]
+    assert times == [100, 300, 400, 5000]
+
+
+def test_a_decision_about_a_task_that_is_not_of_interest_has_no_flow() -> None:
+    move = Decision(1.0, "move", 999, "sshd", 2, 1, 6, 3)
+    trace = rendered(with_findings(sample_report(), decisions=(move,)))
+    by_uuid = tracks(trace)
+    (event,) = (p.track_event for p in trace.packet if p.track_event.name == "numa move")
+    track = by_uuid[event.track_uuid]
+    assert (track.name, by_uuid[track.parent_uuid].name) == ("sshd/999", "other tasks")
+    assert not event.flow_ids
 
 
 def test_hostile_names_are_shown_as_what_they_are() -> None:

@@ -7,14 +7,14 @@ one sequence. Times are nanoseconds since the window's begin.
 from collections.abc import Iterator
 from typing import Any
 
-from numalab.analysis.findings import Decision, Findings
+from numalab.analysis.findings import Decision, Findings, TimeSeries
 from numalab.errors import UserError
 from numalab.files import replacing
 from numalab.report.document import StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.formatting import COMPACT_NOTE, printable
 from numalab.report.page.charts import decision_mark
-from numalab.report.timeline import Span, Timeline
+from numalab.report.timeline import Timeline
 from numalab.results.layout import Results
 from numalab.topology.topology import Topology
 
@@ -29,7 +29,8 @@ def render_perfetto(
 
     Each CPU has a track below its node, and each task of interest a track with its CPU and node. A
     decision of NUMA balancing is an instant on the task's track; a flow leads from a move or swap
-    to the task's next slice on the target node. Time series of the findings are counters.
+    to the task's next slice on the target node. Decisions about other tasks have tracks of their
+    own. Time series of the findings are counters; slices tell where one was not measured.
     """
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb  # noqa: PLC0415 - 0.2 s
 
@@ -86,10 +87,10 @@ class _Writer:
             event.name = printable(name)
         return event
 
-    def slice(self, span: Span, track: int, name: str) -> Any:
-        """Add a span to a track and return its begin event."""
-        begin = self.event(_ns(span.start_ms), track, self.pb.TrackEvent.TYPE_SLICE_BEGIN, name)
-        self.event(_ns(span.end_ms), track, self.pb.TrackEvent.TYPE_SLICE_END)
+    def slice(self, span: tuple[float, float], track: int, name: str) -> Any:
+        """Add a slice, its begin and end in ms, to a track and return its begin event."""
+        begin = self.event(_ns(span[0]), track, self.pb.TrackEvent.TYPE_SLICE_BEGIN, name)
+        self.event(_ns(span[1]), track, self.pb.TrackEvent.TYPE_SLICE_END)
         return begin
 
     def full(self) -> Iterator[bytes]:
@@ -110,21 +111,25 @@ class _Writer:
 def _spans(writer: _Writer, timeline: Timeline, decisions: tuple[Decision, ...]) -> Iterator[bytes]:
     """Write the slices of CPUs and of tasks of interest in the order of time."""
     waiting = sorted(enumerate(decisions, 1), key=lambda pair: pair[1].at_ms)
-    flows: dict[str, list[tuple[int, int]]] = {}  # by task: the flow, and the node it leads to
+    # By task of interest: the flow, and the node it leads to.
+    flows: dict[str, list[tuple[int, int]]] = {
+        span.task: [] for span in timeline.spans if span.of_interest
+    }
     for span in sorted(timeline.spans, key=lambda span: span.start_ms):
         while waiting and waiting[0][1].at_ms <= span.start_ms:
             _decide(writer, *waiting.pop(0), flows)
-        writer.slice(span, writer.track(("cpu", span.cpu), f"CPU {span.cpu}"), span.task)
+        ends = (span.start_ms, span.end_ms)
+        writer.slice(ends, writer.track(("cpu", span.cpu), f"CPU {span.cpu}"), span.task)
         if span.of_interest:
             place = f"CPU {span.cpu}" if span.node is None else f"node {span.node}"
-            slice_of = writer.slice(span, _task(writer, span.task), place)
+            slice_of = writer.slice(ends, _task(writer, span.task), place)
             _annotate(slice_of, "CPU", span.cpu)
             if span.node is not None:
                 _annotate(slice_of, "node", span.node)
-            reached = [flow for flow, node in flows.get(span.task, ()) if node == span.node]
+            reached = [flow for flow, node in flows[span.task] if node == span.node]
             slice_of.terminating_flow_ids.extend(reached)
             if reached:
-                del flows[span.task]
+                flows[span.task].clear()
         yield from writer.full()
     for number, decision in waiting:
         _decide(writer, number, decision, flows)
@@ -137,15 +142,23 @@ def _task(writer: _Writer, name: str) -> int:
 def _decide(
     writer: _Writer, number: int, decision: Decision, flows: dict[str, list[tuple[int, int]]]
 ) -> None:
-    """Write a decision as an instant on its task's track, and begin its flow."""
+    """Write a decision as an instant on its task's track, and begin its flow.
+
+    A task that is not of interest has no slices, so no flow leads to one.
+    """
     task = f"{decision.task}/{decision.pid}"
     kind = writer.pb.TrackEvent.TYPE_INSTANT
-    event = writer.event(_ns(decision.at_ms), _task(writer, task), kind, f"numa {decision.kind}")
+    if task in flows:
+        track = _task(writer, task)
+    else:
+        track = writer.track(("other", task), task, writer.track("others", "other tasks"))
+    event = writer.event(_ns(decision.at_ms), track, kind, f"numa {decision.kind}")
     text = event.debug_annotations.add(name="decision")
     text.string_value = decision_mark(decision)["what"]
-    if decision.kind != "stick" and decision.to_node is not None and not decision.undone:
+    moves = decision.kind != "stick" and not decision.undone
+    if moves and decision.to_node is not None and task in flows:
         event.flow_ids.append(number)
-        flows.setdefault(task, []).append((number, decision.to_node))
+        flows[task].append((number, decision.to_node))
 
 
 def _annotate(event: Any, name: str, value: int) -> None:
@@ -164,7 +177,26 @@ def _counters(writer: _Writer, findings: Findings) -> Iterator[bytes]:
                 event = writer.event(_ns(since), track, writer.pb.TrackEvent.TYPE_COUNTER)
                 event.double_counter_value = value
             since = at
+        for gap in _gaps(series, findings.length_ms):
+            unmeasured = writer.track(("gap", place), f"{name}: not measured", group)
+            writer.slice(gap, unmeasured, "not measured")
         yield from writer.full()
+
+
+def _gaps(series: TimeSeries, length_ms: float) -> list[tuple[float, float]]:
+    """Return begin and end, in ms, of each time in which a series has no value.
+
+    A counter cannot say so: it keeps its last value.
+    """
+    steps = [*zip(series.at_ms, series.values, strict=True), (length_ms, None)]
+    gaps: list[tuple[float, float]] = []
+    since = 0.0
+    for at, value in steps:
+        if value is None and _ns(at) > _ns(since):
+            begin = gaps.pop()[0] if gaps and gaps[-1][1] == since else since
+            gaps.append((begin, at))
+        since = at
+    return gaps
 
 
 def _ns(ms: float) -> int:
