@@ -163,6 +163,21 @@ def test_a_failed_run_and_lost_events_stand_out() -> None:
     assert [cell.text_content() for cell in marked] == ["guest panicked", "12"]
 
 
+def test_a_variant_without_domains_shifts_no_column_and_no_colour() -> None:
+    report = sample_report()
+    tree = parsed(render_html(replace(report, sched_domains=report.sched_domains[1:])))
+    for name in ("groups-last", "groups-all"):
+        (head,) = tree.xpath(f"//table[@id='{name}']//th[starts-with(@class, 'c')]")
+        assert (head.text, head.get("class")) == ("after", "c1")
+    (head,) = tree.xpath("//table[@id='groups-all']//th[@data-name='differs']")
+    assert int(head.get("data-column")) == len(head.getparent()) - 1
+
+
+def test_the_order_of_runs_is_said() -> None:
+    text = render_html(sample_report())
+    assert "those without a result first, then in the order of the plan" in text
+
+
 def test_a_report_without_timelines_or_domains_is_still_a_page() -> None:
     text = render_html(replace(sample_report(), timelines=(), sched_domains=(), claims=()))
     assert "Nothing to draw: sched_switch was not recorded" in text
