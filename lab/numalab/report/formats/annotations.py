@@ -14,7 +14,8 @@ from numalab.report.unfinished import causes_of, finished_text, not_judged_lines
 class Problem:
     """A claim that does not hold, runs that gave no result, or a regression.
 
-    `study` is the name of its file, unless `file` is another one. `line` is 0 for no line.
+    `file` is that beside which it is shown, relative to the repository; empty where the repository
+    lacks the study's file. `line` is 0 for no line.
     """
 
     study: str
@@ -22,11 +23,6 @@ class Problem:
     text: str
     file: str = ""
     line: int = 0
-
-    @property
-    def path(self) -> str:
-        """The file beside which the problem is shown, relative to the repository."""
-        return self.file or f"studies/{self.study}.toml"
 
 
 def problems(studies: Sequence[StudyResults]) -> tuple[Problem, ...]:
@@ -64,16 +60,20 @@ def render_github(problems: Sequence[Problem]) -> str:
     Source: "Workflow commands for GitHub Actions", and their escapes in actions/toolkit.
     """
     return "".join(
-        f"::error file={_property(problem.path)}"
-        f"{f',line={problem.line}' if problem.line else ''}"
-        f",title={_property(problem.title)}::{_data(problem.text)}\n"
+        f"::error {f'file={_property(problem.file)},' if problem.file else ''}"
+        f"{f'line={problem.line},' if problem.line else ''}"
+        f"title={_property(problem.title)}::{_data(problem.text)}\n"
         for problem in problems
     )
 
 
 def render_lines(problems: Sequence[Problem]) -> str:
     """Render a line for each problem."""
-    return "".join(f"{_one_line(fault.title)}: {_one_line(fault.text)}\n" for fault in problems)
+    return "".join(f"{_described(fault)}\n" for fault in problems)
+
+
+def _described(problem: Problem) -> str:
+    return f"{_one_line(problem.title)}: {_one_line(problem.text)}"
 
 
 def _one_line(text: str) -> str:
@@ -98,13 +98,15 @@ def render_code_quality(problems: Sequence[Problem]) -> str:
     documentation, format of the CodeClimate engine's issues)."""
     issues = [
         {
-            "description": formatting.printable(problem.title)
-            + ": "
-            + formatting.printable(problem.text),
+            "description": _described(problem),
             "check_name": "numalab",
             "fingerprint": hashlib.sha256(_identity(problem)).hexdigest(),
             "severity": "major",
-            "location": {"path": problem.path, "lines": {"begin": problem.line or 1}},
+            # GitLab needs a path, also where the repository has no such file.
+            "location": {
+                "path": problem.file or f"{problem.study}.toml",
+                "lines": {"begin": problem.line or 1},
+            },
         }
         for problem in problems
     ]

@@ -61,7 +61,7 @@ def test_github_annotations_are_one_line_each_and_escaped() -> None:
         "title=run before-s1 lost::it panicked%0Aat once%0A5 of 6 runs finished"
     )
     assert lines[1] == (
-        "::error file=studies/group-construction.toml,title=group-construction%2C ring-4%2C hogs"
+        "::error title=group-construction%2C ring-4%2C hogs"
         "%3A hogs%2C 50%25 of them%3A move::expected > 3, measured 0 to 1 (refuted)"
     )
     elsewhere = replace(broken(), path="ci/mine.toml")
@@ -69,15 +69,22 @@ def test_github_annotations_are_one_line_each_and_escaped() -> None:
         assert line.startswith("::error file=ci/mine.toml,title=")
     nasty = Problem("s", "a\n::set-output name=x::y", "\r\n::warning::\x1b[31m")
     (line,) = render_github([nasty]).splitlines()
-    assert line.startswith("::error file=studies/s.toml,title=a%0A%3A%3Aset-output")
+    assert line.startswith("::error title=a%0A%3A%3Aset-output")
     assert "\x1b" not in line
 
 
 def test_code_quality_has_what_gitlab_asks_for() -> None:
-    issues = json.loads(render_code_quality(problems([broken()])))
+    mine = replace(broken(), path="studies/mine.toml")
+    elsewhere = json.loads(render_code_quality(problems([broken()])))
+    # The repository may have a file of this name in studies/, but it did not run.
+    assert {issue["location"]["path"] for issue in elsewhere} == {"group-construction.toml"}
+    issues = json.loads(render_code_quality(problems([mine])))
+    assert issues[0]["description"] == (
+        "run before-s1 lost: it panicked; at once; 5 of 6 runs finished"
+    )
     assert len({issue["fingerprint"] for issue in issues}) == 2
     for issue in issues:
-        assert issue["location"]["path"] == "studies/group-construction.toml"
+        assert issue["location"]["path"] == "studies/mine.toml"
         assert {"description", "check_name", "severity"} <= issue.keys()
 
 
