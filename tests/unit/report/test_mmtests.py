@@ -23,6 +23,7 @@ from numalab.report.formats.mmtests import (
     table_of_values,
 )
 from numalab.report.tables import gain_percent
+from numalab.statistics.summary import Summary
 from support.report_sample import hostile_report, sample_report, thread_cells
 
 DATA = Path(__file__).parents[2] / "data" / "report"
@@ -262,6 +263,19 @@ def test_rates_have_a_harmonic_mean_unless_one_is_0() -> None:
     # 3 / (1/0.72 + 1/0.94 + 1/1.21) = 0.915; the arithmetic mean is 0.957.
     assert re.search(rf"Hmean +{name} \[%\] +99\.83 \( +0\.00%\) +0\.91 \*", text)
     assert "Amean" in render_mmtests(StudyResults.of(report))
+
+
+def test_what_was_measured_as_0_has_no_variation_and_one_run_no_spread() -> None:
+    report = sample_report()
+    (row, *rest) = report.comparisons
+    none = Summary(3, 0.0, 0.0, 0.0, 0.0)
+    zero = replace(row, summaries=(none, none))
+    text = render_mmtests(StudyResults.of(replace(report, comparisons=(zero, *rest))))
+    line = next(line for line in text.splitlines() if line.startswith(f" CoeffVar {row.measure}"))
+    assert line.split()[3:] == ["0.00", "(", "0.00%)"] * 2
+    single = replace(row, summaries=(replace(none, n=1, stddev=None),) * 2)
+    text = render_mmtests(StudyResults.of(replace(report, comparisons=(single,))))
+    assert "n/s: one run has no spread; it is not 0" in text
 
 
 def test_the_sample_study(golden: Callable[[str, str], None]) -> None:

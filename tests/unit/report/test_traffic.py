@@ -6,6 +6,7 @@ import pytest
 
 from numalab.analysis.findings import Decision, Matrix, TimeSeries
 from numalab.report.document import CellReport, RunFindings
+from numalab.report.modes import RunMode
 from numalab.report.page import charts
 from numalab.report.page.cell_page import render_html
 from numalab.report.page.charts import curve_chart
@@ -205,7 +206,10 @@ def alone() -> CellReport:
 
 
 def test_a_single_recording_has_a_page_without_comparisons() -> None:
+    text = render_html(replace(alone(), mode=RunMode("recording")))
+    assert "kernelshark" not in text  # a recording from elsewhere has no folder of runs
     text = render_html(alone())
+    assert "kernelshark" in text
     assert "of each variant" not in text
     assert 'data-name="change"' not in text
     assert "of each kernel" not in text

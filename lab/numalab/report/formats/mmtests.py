@@ -209,13 +209,23 @@ def _rows_of(report: CellReport, row: MeasureComparison, name: str) -> list[Mmte
         MmtestsRow("Min", name, _of(row, "minimum"), way, plain),
         MmtestsRow("Hmean" if rates else "Amean", name, harmonic if rates else means, way, starred),
         MmtestsRow("Stddev", name, _of(row, "stddev"), Direction.LOWER, plain),
-        MmtestsRow("CoeffVar", name, _of(row, "variation"), Direction.LOWER, plain),
+        MmtestsRow("CoeffVar", name, _variations(row), Direction.LOWER, plain),
         MmtestsRow("Max", name, _of(row, "maximum"), way, plain),
     ]
 
 
 def _of(comparison: MeasureComparison, what: str) -> tuple[float | None, ...]:
     return tuple(getattr(summary, what) if summary else None for summary in comparison.summaries)
+
+
+def _variations(comparison: MeasureComparison) -> tuple[float | None, ...]:
+    """Return the coefficients of variation; of a mean of 0 it is 0, as in mmtests' Stat.pm."""
+    return tuple(
+        0.0 if summary and summary.mean == 0 and summary.stddev is not None else variation
+        for summary, variation in zip(
+            comparison.summaries, _of(comparison, "variation"), strict=True
+        )
+    )
 
 
 def _operations(reports: Sequence[CellReport]) -> list[tuple[str, tuple[float | None, ...]]]:
@@ -279,8 +289,12 @@ def _notes(reports: Sequence[CellReport]) -> list[str]:
     if len(reports) > 1:
         notes.append(f"Duration, fault and NUMA lines: the sum of all {len(reports)} cells")
     notes += [reports[0].mode.note(kind) for kind in sorted(kinds)]
-    if any(None in row.summaries for _, row in every):
-        notes.append(formatting.NOT_SUPPORTED_NOTE)
+    missing = any(None in row.summaries for _, row in every)
+    alone = any(side and side.n == 1 for _, row in every for side in row.summaries)
+    if missing or alone:
+        why = ["no run measured it"] * missing + ["one run has no spread"] * alone
+        why += ["a sum lacks a cell"] * (missing and len(reports) > 1)
+        notes.append(f"{formatting.NOT_SUPPORTED}: {', or '.join(why)}; it is not 0")
     return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
 
 
