@@ -126,6 +126,14 @@ def test_threads_of_three_variants_has_a_table_for_each_against_the_first() -> N
     ]
 
 
+def test_threads_of_a_single_variant_says_that_there_is_nothing_to_compare() -> None:
+    report = sample_report()
+    rows = (replace(row, summaries=row.summaries[:1]) for row in report.comparisons)
+    alone = replace(report, variants=report.variants[:1], comparisons=tuple(rows))
+    text = render_threads(StudyResults.of(alone))
+    assert text.endswith("before is the only variant: this form compares variants\n")
+
+
 def test_names_of_variants_are_told_apart_in_every_table() -> None:
     report = sample_report()
     names = [f"sched-numa-busy-nodes-v{number}" for number in (1, 2)]

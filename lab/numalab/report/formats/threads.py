@@ -41,6 +41,8 @@ def _text(reports: Sequence[CellReport]) -> str:
         for title, head, rows in _tables(reports)
         for table in [table_of_means((head, names[0], names[index]), rows, index).lines]
     ]
+    if len(names) == 1:
+        tables = [[f"{names[0]} is the only variant: this form compares variants"]]
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
 
 
