@@ -34,12 +34,15 @@ COMPACT_NOTE = "Events, timelines, curves and sched domains are not stored. Reco
 def decimals(values: Iterable[float | None]) -> int:
     """Return the number of decimals of a row of figures: 0 to 3, fewer for larger figures.
 
-    All figures of a row have the same number, so that they line up.
+    All figures of a row have the same number, so that they line up. Where all are below 0.001, it
+    is that of two digits of the largest, at most 9.
     """
     numbers = [abs(value) for value in values if value is not None]
     if all(value == int(value) for value in numbers):
         return 0
     largest = max(numbers)
+    if largest < 0.001:
+        return min(9, 1 + ceil(-log10(largest)))
     return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest <= limit), 0)
 
 
@@ -63,8 +66,8 @@ def mean_and_stddev(summary: Summary | None, places: int, *, grouped: bool = Tru
 def row_decimals(summaries: Iterable[Summary | None]) -> int:
     """Return the decimals for the means and standard deviations of one comparison.
 
-    Enough for the means, and more where a standard deviation would otherwise read as 0; never
-    more than 3, and none for means of 1000 and above.
+    Enough for the means, and up to 3 where a standard deviation would otherwise read as 0, but none
+    for means of 1000 and above.
     """
     present = [summary for summary in summaries if summary is not None]
     places = decimals([summary.mean for summary in present])

@@ -34,6 +34,10 @@ def pair(
         ([1234.5, 0.1], 0),
         ([None, None], 0),
         ([-0.25], 3),
+        ([0.001, 0.0001], 3),
+        ([0.0001, 0.0002], 5),
+        ([0.0, -0.000912], 5),
+        ([1e-30], 9),
     ],
 )
 def test_decimals_follow_the_largest_figure(values: list[float | None], places: int) -> None:
