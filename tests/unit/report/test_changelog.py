@@ -164,6 +164,16 @@ def test_a_study_of_three_variants_has_a_table_for_each_against_the_first() -> N
     assert re.search(r"before +other +%", text)
 
 
+def test_a_single_variant_has_no_notes_on_tables() -> None:
+    report = sample_report()
+    rows = (replace(row, summaries=row.summaries[:1]) for row in report.comparisons)
+    alone = replace(report, variants=report.variants[:1], comparisons=tuple(rows))
+    text = render_changelog(StudyResults.of(alone))
+    assert "One variant: nothing is compared." in text
+    assert "n/s" not in text
+    assert "\n* " not in text
+
+
 def test_lost_events_and_failed_runs_are_said() -> None:
     report = sample_report()
     first = replace(

@@ -270,11 +270,15 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
     every = [(report, row) for report in reports for row in report.comparisons]
     remarks = dict.fromkeys(remark for report in reports for remark in report.remarks)
     notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
+    compared = len(reports[0].variants) > 1
+    if not compared:
+        notes.append("One variant: nothing is compared. Its figures are in report.json.")
+    star, plus = ("* ", "+ ") if compared else ("", "")  # marks of tables
     if any(report.measure(row.measure).kind == "timing" for report, row in every):
-        notes.append(f"* {reports[0].mode.timing}.")
+        notes.append(f"{star}{reports[0].mode.timing}.")
     if any(report.measure(row.measure).kind == "modelled" for report, row in every):
-        notes.append(f"+ {MODELLED_NOTE}.")
-    if any(None in row.summaries for _, row in every):
+        notes.append(f"{plus}{MODELLED_NOTE}.")
+    if compared and any(None in row.summaries for _, row in every):
         notes.append(f"{formatting.NOT_SUPPORTED_NOTE}.")
     if len(reports) == 1 and (hidden := _hidden(reports[0])):
         notes.append(f"{cell_tables.nothing_shown(hidden, 'more measure')}: see report.json.")
