@@ -110,11 +110,11 @@ class Section:
     rows: tuple[MeasureComparison, ...]
 
 
-def sections(report: CellReport) -> tuple[Section, ...]:
+def sections(report: CellReport, variant: str | None = None) -> tuple[Section, ...]:
     """Return what a table of one cell lists: key measures, what differs, then metrics.
 
-    What differs is in the order of `StudyResults.differences`. Of a single variant all measures are
-    listed but the counters of /proc/vmstat.
+    What differs is in the order of `StudyResults.differences`; with `variant`, in this one. Of a
+    single variant all measures are listed but the counters of /proc/vmstat.
     """
     rows = {row.measure: row for row in report.comparisons}
     metrics = [
@@ -122,7 +122,9 @@ def sections(report: CellReport) -> tuple[Section, ...]:
         for name in rows
         if is_metric(report.measure(name)) and report.measure(name).direction != "none"
     ]
-    differing = dict.fromkeys(item.measure for item in report.compared if item.shown)
+    differing = dict.fromkeys(
+        item.measure for item in report.compared if item.shown and variant in {None, item.variant}
+    )
     named: dict[str, Sequence[str]] = {
         "key measures": [name for name in rows if name in report.key_measures],
         "differences": [name for name in differing if name in rows],
@@ -140,9 +142,9 @@ def sections(report: CellReport) -> tuple[Section, ...]:
     return tuple(parts)
 
 
-def listed_comparisons(report: CellReport) -> list[MeasureComparison]:
+def listed_comparisons(report: CellReport, variant: str | None = None) -> list[MeasureComparison]:
     """Return the comparisons of one cell that a table lists, in the order of `sections`."""
-    return [row for section in sections(report) for row in section.rows]
+    return [row for section in sections(report, variant) for row in section.rows]
 
 
 def nothing_shown(rows: Sequence[MeasureComparison], noun: str) -> str:

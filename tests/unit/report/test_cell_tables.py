@@ -1,6 +1,9 @@
 """What tells cells apart, and which measures a short table has room for."""
 
 from dataclasses import replace
+from io import StringIO
+
+from rich.console import Console
 
 from numalab.measure import Direction
 from numalab.report.cell_tables import (
@@ -16,6 +19,7 @@ from numalab.report.comparisons import compare_variants
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.mmtests import render_mmtests
+from numalab.report.formats.terminal import render_terminal
 from numalab.report.formats.threads import render_threads
 from support.report_sample import sample_report, thread_cells
 
@@ -74,6 +78,31 @@ def test_a_table_lists_the_key_measures_then_what_differs_then_the_metrics() -> 
             "task_migrations_node1_node3",
         ],
     }
+
+
+def test_a_table_of_two_variants_lists_what_differs_between_these() -> None:
+    report = sample_report()
+    names = [row.measure for row in report.comparisons if row.differs(1)]
+    same, other = (
+        {name: [float(base + n) for n in range(3)] for name in names} for base in (1, 90)
+    )
+    sides = {"before": same, "with": same, "off": other}
+    report = replace(
+        report,
+        variants=tuple(replace(report.variants[0], name=name) for name in sides),
+        key_measures=(),
+        comparisons=compare_variants([report.measure(name) for name in names], (), sides),
+    )
+    assert not sections(report, "with")
+    assert {row.measure for row in listed_comparisons(report, "off")} == set(names)
+    assert {row.measure for row in listed_comparisons(report)} == set(names)
+    study = StudyResults.of(report)
+    out = StringIO()
+    Console(file=out, width=100).print(render_terminal(report))
+    means = render_changelog(study).partition("\n\nTrace events")[0]
+    table = render_threads(study).partition("\n\n")[2]
+    for text in (out.getvalue(), means, table):
+        assert text.count(names[0]) == 1, text
 
 
 def test_without_key_measures_what_differs_comes_first_then_the_metrics_of_the_workload() -> None:

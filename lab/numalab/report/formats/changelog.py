@@ -158,7 +158,7 @@ def _mean_rows(report: CellReport, index: int) -> list[MeasureComparison]:
     """Return the rows of one cell: what is listed, but counts and times only if they differ."""
     return [
         row
-        for row in cell_tables.listed_comparisons(report)
+        for row in cell_tables.listed_comparisons(report, report.variants[index].name)
         if row.differs(index) or not cell_tables.has_a_table(report.measure(row.measure))
     ]
 

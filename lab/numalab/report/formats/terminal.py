@@ -11,7 +11,7 @@ from rich.text import Text
 
 from numalab.reach.text import reach_lines
 from numalab.report import formatting
-from numalab.report.cell_tables import Section, nothing_shown, sections
+from numalab.report.cell_tables import listed_comparisons, nothing_shown, sections
 from numalab.report.claim_outcome import ClaimOutcome, Standing
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import MeasureDifference
@@ -152,9 +152,8 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
     measures are counted. One of several cells has its name instead of the question, and at most
     `MOST_ROWS` rows that differ.
     """
-    parts = sections(report)
     keys = [row for row in report.comparisons if row.measure in report.key_measures]
-    listed = [row for section in parts for row in section.rows]
+    listed = listed_comparisons(report)
     title = _line("cell", report.cell, "bold") if several else _line(report.study, report.question)
     lines: list[RenderableType] = [
         title,
@@ -163,7 +162,7 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
         _line("workload", report.workload.command),
         _line("runs", f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"),
         Text(),
-        *_measures(report, parts, MOST_ROWS if several else len(listed)),
+        *_measures(report, MOST_ROWS if several else len(listed)),
     ]
     if not several:
         lines += [line for comparison in keys for line in _verdicts(comparison)]
@@ -207,12 +206,13 @@ def _beside(first: Text, width: int, text: str, style: str = "", *, fold: bool =
     return grid
 
 
-def _measures(report: CellReport, parts: Sequence[Section], most: int) -> Iterator[RenderableType]:
-    """Lay out one table for each variant beside the first, so that three or more have room."""
+def _measures(report: CellReport, most: int) -> Iterator[RenderableType]:
+    """Lay out one table for each variant beside the first, with what differs between the two."""
     patched = range(1, len(report.variants))
     sides: list[tuple[int, ...]] = [(0, index) for index in patched] or [(0,)]
     for side in sides:
         rows: list[NamedRow] = []
+        parts = sections(report, report.variants[side[-1]].name)
         for section in parts:
             if len(parts) > 1:
                 rows.append(NamedRow(section.heading))

@@ -38,7 +38,7 @@ def _text(reports: Sequence[CellReport]) -> str:
     tables = [
         [title, *table] if title else table
         for index in range(1, len(names))
-        for title, head, rows in _tables(reports)
+        for title, head, rows in _tables(reports, index)
         for table in [table_of_means((head, names[0], names[index]), rows, index).lines]
     ]
     if len(names) == 1:
@@ -46,12 +46,11 @@ def _text(reports: Sequence[CellReport]) -> str:
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
 
 
-def _tables(reports: Sequence[CellReport]) -> Iterator[tuple[str, str, Rows]]:
+def _tables(reports: Sequence[CellReport], index: int) -> Iterator[tuple[str, str, Rows]]:
     if len(reports) == 1:
         (report,) = reports
-        infos = [
-            (report.measure(row.measure), row) for row in cell_tables.listed_comparisons(report)
-        ]
+        listed = cell_tables.listed_comparisons(report, report.variants[index].name)
+        infos = [(report.measure(row.measure), row) for row in listed]
         rows = [(formatting.label(info), row) for info, row in infos if not is_vm_counter(info)]
         if rows:
             yield "", "Measure", rows
