@@ -102,6 +102,7 @@ def compare_variants(
     for info in measures:
         families[info.name not in key_measures].append(info)
     base, *compared_sides = variants.values()
+    baseline, *patched = variants
     compared: dict[str, MeasureComparison] = {}
     for family in families:
         results = compare_table(
@@ -109,7 +110,8 @@ def compare_variants(
                 (base.get(info.name, ()), other.get(info.name, ()), info.direction)
                 for other in compared_sides
                 for info in family
-            ]
+            ],
+            [(baseline, name) for name in patched for _ in family],
         )
         for place, info in enumerate(family):
             compared[info.name] = _row(info.name, variants, results[place :: len(family)])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from numalab.measure import Direction
 from numalab.statistics.summary import Summary, Values, change_percent, numbers, summarise
+from numalab.units import runs_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Outcome = Literal["better", "worse", "different", "no difference shown", "not comparable"]
 
+Names = tuple[str, str]  # of the two sides
+SIDES: Names = ("before", "after")
 LEVEL = 0.05  # how often a table without any real difference may show one
 POWER = 0.8  # how often the smallest effect would have been shown
 FEWEST = 3  # runs on each side
@@ -102,19 +105,26 @@ def compare_samples(
 
     p is multiplied by `family`, the number of comparisons: Holm's first and strictest step.
     """
-    comparison = _tested(before, after, family)
+    comparison = _tested(before, after, family, SIDES)
     corrected = None if comparison.p_value is None else min(1.0, family * comparison.p_value)
-    return _judged(comparison, corrected, direction)
+    return _judged(comparison, corrected, direction, SIDES)
 
 
-def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Comparison, ...]:
+def compare_table(
+    rows: Sequence[tuple[Values, Values, Direction]], names: Sequence[Names] = ()
+) -> tuple[Comparison, ...]:
     """Compare two variants by all measures of a table, rows of (before, after, direction).
 
+    `names` are those of the two variants of each row; without, `SIDES`.
     Rows with one value in all runs, or fewer than two values on a side, have no test, and do not
     count for the correction (R. E. Tarone, Biometrics 46, 1990, 515-522).
     """
     family = sum(_has_test(before, after) for before, after, _ in rows) or 1
-    comparisons = [_tested(before, after, family) for before, after, _ in rows]
+    names = names or [SIDES] * len(rows)
+    comparisons = [
+        _tested(before, after, family, sides)
+        for (before, after, _), sides in zip(rows, names, strict=True)
+    ]
     places = [
         place for place, comparison in enumerate(comparisons) if comparison.p_value is not None
     ]
@@ -122,7 +132,7 @@ def compare_table(rows: Sequence[tuple[Values, Values, Direction]]) -> tuple[Com
         zip(places, holm([comparisons[place].p_value or 0.0 for place in places]), strict=True)
     )
     return tuple(
-        _judged(comparison, corrected.get(place), rows[place][2])
+        _judged(comparison, corrected.get(place), rows[place][2], names[place])
         for place, comparison in enumerate(comparisons)
     )
 
@@ -161,12 +171,12 @@ def _has_test(before: Values, after: Values) -> bool:
     return min(len(numbers(before)), len(numbers(after))) >= 2 and _varies(before, after)
 
 
-def _tested(before: Values, after: Values, family: int) -> Comparison:
+def _tested(before: Values, after: Values, family: int, names: Names) -> Comparison:
     """Take every figure of a comparison that does not depend on the other rows of its table."""
     first, second = numbers(before), numbers(after)
     if not (first and second):
-        side = "after" if first else "before"
-        return not_comparable(before, after, f"no run {side} could measure it")
+        reason = f"no run of {names[bool(first)]} could measure it"
+        return not_comparable(before, after, reason)
     old, new = summarise(first), summarise(second)
     assert old is not None
     assert new is not None
@@ -283,7 +293,9 @@ def _ranked_above(before: Sequence[float], after: Sequence[float]) -> bool:
     return sum(signs) > 0
 
 
-def _judged(comparison: Comparison, corrected: float | None, direction: Direction) -> Comparison:
+def _judged(
+    comparison: Comparison, corrected: float | None, direction: Direction, names: Names
+) -> Comparison:
     """Add outcome and verdict to a comparison that was measured."""
     before, after = comparison.before, comparison.after
     if before is None or after is None:
@@ -297,19 +309,22 @@ def _judged(comparison: Comparison, corrected: float | None, direction: Directio
         better = comparison.above == (direction == "higher")
         outcome = "different" if direction == "none" else "better" if better else "worse"
     return replace(
-        comparison, outcome=outcome, verdict=_verdict(comparison, before, after, shown=shown)
+        comparison, outcome=outcome, verdict=_verdict(comparison, before, after, names, shown=shown)
     )
 
 
-def _verdict(comparison: Comparison, before: Summary, after: Summary, *, shown: bool) -> str:
+def _verdict(
+    comparison: Comparison, before: Summary, after: Summary, names: Names, *, shown: bool
+) -> str:
     if before.minimum == before.maximum == after.minimum == after.maximum:
         return f"the same value in all {before.n + after.n} runs"
     side = "above" if comparison.above else "below"
-    text = f"the {before.n} runs before and the {after.n} after overlap"
+    base, other = f"{before.n} of {names[0]}", f"{runs_of(after.n)} of {names[1]}"
+    text = f"the {other} and the {base} overlap"
     if comparison.separated:
-        text = f"all {after.n} of {after.n} runs after are {side} all {before.n} before"
+        text = f"all {other} are {side} all {base}"
     elif shown:
-        text = f"the {after.n} runs after are mostly {side} the {before.n} before"
+        text = f"the {other} are mostly {side} the {base}"
         if comparison.above != (after.mean > before.mean):
             text += ", though outliers put their mean on the other side"
     if min(before.n, after.n) < FEWEST:

@@ -229,7 +229,8 @@ def _right(
     least, most = claim.claimed
     nearest = most if interval[0] > most else least
     larger = interval[0] > nearest
-    return "direction only", "larger" if larger == (claim.towards == "higher") else "smaller"
+    size = "larger" if larger == (claim.towards == "higher") else "smaller"
+    return "direction only", f"{size} than published"
 
 
 def _meets(claimed: tuple[float, float], interval: tuple[float, float]) -> bool:

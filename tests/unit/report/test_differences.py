@@ -172,3 +172,18 @@ def test_the_threads_of_a_study_differ_in_every_cell() -> None:
 def test_an_identifier_with_a_better_direction_is_refused() -> None:
     with pytest.raises(UserError, match="last_core_x is an identifier"):
         register_measure("last_core_x", unit="cpu", direction="lower", kind="identifier")
+
+
+def test_a_verdict_names_the_variants() -> None:
+    """The second of three is not `after`, and a side without a value has its name."""
+    sides = {"without": (1.0, 2.0, 3.0), "with": (2.0, 3.0, 4.0), "off": (9.0, 9.5, 10.0)}
+    (row,) = compare_variants(
+        [info("delay", LOWER)], (), {name: {"delay": values} for name, values in sides.items()}
+    )
+    texts = [versus.verdict.partition(" (")[0] for versus in row.versus if versus]
+    assert texts == [
+        "the 3 runs of with and the 3 of without overlap",
+        "all 3 runs of off are above all 3 of without",
+    ]
+    (row,) = compare_variants([info("delay")], (), {"on": {"delay": (1.0,)}, "off": {}})
+    assert row.verdict == "no run of off could measure it"

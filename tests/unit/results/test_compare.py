@@ -288,7 +288,7 @@ def test_a_measure_that_got_lost_does_not_pass(other: Path) -> None:
     set_measure(other, AFTER, "idle_while_overloaded", [None, None, None])
     done = numalab(EXAMPLE, other, "--fail-on", "worse")
     assert done.exit_code == 1
-    assert "no run after could measure it" in " ".join(done.stdout.split())
+    assert "no run of after could measure it" in " ".join(done.stdout.split())
     # One without a better direction was never judged.
     set_measure(other, AFTER, "idle_while_overloaded", [1.0, 2.0, 3.0])
     set_measure(other, AFTER, "task_migrations", [None, None, None])

@@ -202,7 +202,7 @@ def test_few_runs_are_compared_by_welchs_t() -> None:
     assert comparison.difference == pytest.approx(26 / 3 - 9.3 / 3)
     assert (comparison.outcome, comparison.separated) == ("better", True)
     assert comparison.verdict == (
-        "all 3 of 3 runs after are above all 3 before (Welch's t, p = 0.0054)"
+        "all 3 runs of after are above all 3 of before (Welch's t, p = 0.0054)"
     )
 
 
@@ -252,7 +252,7 @@ def test_one_outlier_does_not_turn_the_direction_of_ranks() -> None:
     fast = compare(before, after, Direction.LOWER)
     assert (fast.test, fast.outcome, fast.above) == ("Mann-Whitney", "better", False)
     assert fast.difference is not None and fast.difference > 0
-    assert "mostly below the 8 before, though outliers put their mean on the" in fast.verdict
+    assert "mostly below the 8 of before, though outliers put their mean on" in fast.verdict
     slow = compare(after, before, Direction.LOWER)
     assert (slow.outcome, slow.above) == ("worse", True)
 
@@ -262,7 +262,7 @@ def test_ranks_may_overlap_and_still_differ() -> None:
     after = [7.5, 9, 10, 11, 12, 13, 14, 15]
     comparison = compare(before, after, Direction.HIGHER)
     assert (comparison.outcome, comparison.separated) == ("better", False)
-    assert comparison.verdict.startswith("the 8 runs after are mostly above the 8 before (Mann-W")
+    assert comparison.verdict.startswith("the 8 runs of after are mostly above the 8 of bef")
 
 
 def test_ties_are_counted_exactly() -> None:
@@ -350,7 +350,7 @@ def test_what_was_not_measured_is_not_comparable(
 ) -> None:
     comparison = compare(before, after, Direction.LOWER)
     assert comparison.outcome == "not comparable"
-    assert comparison.verdict == f"no run {side} could measure it"
+    assert comparison.verdict == f"no run of {side} could measure it"
 
 
 number = st.floats(-1e6, 1e6) | st.integers(-50, 50)

@@ -107,7 +107,8 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
     unit, kind = _unit_and_kind(claim, runs)
     measured, of = "nothing", runs_of(len(values))
     if numbers:
-        measured = f"{_figure(min(numbers))} to {_figure(max(numbers))} {unit}"
+        low, high = _figure(min(numbers)), _figure(max(numbers))
+        measured = f"{low} {unit}" if low == high else f"between {low} and {high} {unit}"
     if len(numbers) < len(values):
         of = f"{of}, {len(values) - len(numbers)} without a value"
     return ClaimOutcome(
@@ -149,8 +150,8 @@ def _comparison(claim: Claim, runs: Sequence[StoredRun], baseline: str) -> _Comp
         return _Comparison(claim, runs, None, why)
     before, after = _sides(claim, runs)
     if not (before and after):
-        side = "after" if before else "before"
-        return _Comparison(claim, runs, None, f"no run {side} could measure it")
+        side = claim.to if before else claim.from_variant
+        return _Comparison(claim, runs, None, f"no run of {side} could measure it")
     scale = claim.scale_of(unit, [*before, *after])
     change = claim.change_on(scale)
     fires = _fires(claim, of_variant(runs, baseline), before)
@@ -265,7 +266,7 @@ def _measured(
     """
     before, after = _sides(claim, runs)
     if not (before and after):
-        return "not measured"
+        return "nothing"
     old, new = summarise(before), summarise(after)
     assert old is not None
     assert new is not None
@@ -290,6 +291,7 @@ def _tested(test: ClaimTest, judgement: SizeJudgement, unit: str) -> Iterator[st
     yield f"change{what} {change} {of_change}, {low} to {high} ({level} interval)"
     p_value = judgement.p_value
     p_text = f"p < {_LEAST_P}" if p_value < _LEAST_P else f"p = {p_value:.2g}"
+    p_text += " of a change beyond the margin" * (test.claim.towards == "same")
     one_of = f", one of {judgement.size} {judgement.family} claims" if judgement.size > 1 else ""
     yield f"{p_text}{one_of}"
 

@@ -36,6 +36,8 @@ def test_the_examples_are_what_their_runs_give(path: Path, request: pytest.Fixtu
     study = gather(example)
     if request.config.getoption("--regenerate"):
         example.changelog.write_text(render_changelog(study), encoding="utf-8")
+        if path == EXAMPLE:
+            example.document.write_text(render_document(study), encoding="utf-8")
     assert render_changelog(study) == example.changelog.read_text(encoding="utf-8")
     document = render_document(study)
     if path == EXAMPLE:

@@ -132,8 +132,8 @@ def test_runs_without_the_mechanism_do_not_outvote_those_with_it() -> None:
     [
         ("9.5 to 90.5", "reproduced"),
         ("+700% to +1000%", "reproduced"),
-        ("+15%", "direction only (larger)"),
-        ("1 to 1,000", "direction only (smaller)"),
+        ("+15%", "direction only (larger than published)"),
+        ("1 to 1,000", "direction only (smaller than published)"),
     ],
 )
 def test_the_published_change_decides(published: str, verdict: str) -> None:
@@ -144,7 +144,7 @@ def test_a_published_halving_is_not_reproduced_by_a_small_decrease() -> None:
     claim = compared(direction="lower", published="a drop to 1/2 (-50%)")
     outcome = judge(claim, runs(STEADY, [967.0, 966.0, 968.0, 967.0]))
     assert (outcome.verdict, outcome.detail, outcome.standing) == (
-        "direction only", "smaller", "for"
+        "direction only", "smaller than published", "for"
     )  # fmt: skip
     outcome = judge(claim, runs(STEADY, [1010.0, 1011.0, 1012.0, 1010.0]))
     assert (outcome.detail, outcome.standing) == ("no change beyond the margin", "against")
@@ -181,7 +181,7 @@ def test_runs_without_a_value_are_counted() -> None:
     sides = runs([10.0, 11.0, None, None, None], [None, 90.0, 10.0, 10.0, None])
     outcome = judge(bounded, sides)
     assert (outcome.measured, outcome.holds) == (
-        "10 to 11 moves (5 runs, 3 without a value)",
+        "between 10 and 11 moves (5 runs, 3 without a value)",
         False,
     )
     none = judge(bounded, runs([None] * 3, []))
@@ -339,7 +339,7 @@ def test_means_that_are_no_counts_are_compared_by_their_ratio() -> None:
 
 def test_what_was_not_measured_cannot_be_seen() -> None:
     outcome = judge(compared(), [stored("before", None), stored("after", 3)])
-    assert outcome.verdict_text.startswith("cannot be seen in this mode because no run before")
+    assert outcome.verdict_text.startswith("cannot be seen in this mode because no run of bef")
 
 
 def test_an_expected_verdict_and_a_threshold_are_conditions() -> None:
@@ -355,3 +355,12 @@ def test_an_expected_verdict_and_a_threshold_are_conditions() -> None:
     both = judge(compared(above=800.0), samples).measured
     assert both.startswith("10 to 90.75 moves (+807.5%), change of geometric means +")
     assert judge(compared(direction="same", at_most=0.0), runs([0.0], [0.0])).holds
+
+
+def test_the_p_value_of_no_change_says_of_what_it_is() -> None:
+    """It is small where there is no change, unlike that of every other claim."""
+    same = [100.0, 101.0, 100.5, 99.5]
+    outcome = judge(compared(direction="same"), runs(same, same))
+    assert outcome.verdict == "reproduced"
+    assert "p = 0.029 of a change beyond the margin, 4 and 4 runs" in outcome.measured
+    assert "margin" not in judge(compared(), runs(same, same)).measured
