@@ -74,6 +74,8 @@ def row_decimals(summaries: Iterable[Summary | None]) -> int:
     spreads = [summary.stddev for summary in present if summary.stddev]
     if not spreads or max(abs(summary.mean) for summary in present) >= 1000:
         return places
+    if max(spreads) >= 0.001:
+        places = min(places, 3)  # more digits of such a mean say nothing
     return max(places, min(3, ceil(-log10(min(spreads)))))
 
 

@@ -49,6 +49,8 @@ def test_a_small_stddev_gets_the_decimals_to_be_seen() -> None:
     assert formatting.row_decimals([summary_of(5.0, 0.0), summary_of(5.5, 0.0)]) == 2
     assert formatting.row_decimals([summary_of(1500, 0.4), None]) == 0
     assert formatting.row_decimals([None, None]) == 0
+    assert formatting.row_decimals([summary_of(1e-4, 1e-5), summary_of(2e-4, 0.0)]) == 5
+    assert formatting.row_decimals([summary_of(1e-4, 1e-5), summary_of(2e-4, 0.5)]) == 3
 
 
 @pytest.mark.parametrize(
