@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from numalab.errors import HostError
@@ -91,7 +92,15 @@ def packages_of_missing(programs: Mapping[str, str]) -> list[str]:
 
 def version_line(program: str, package: str) -> str:
     """Return the first line that `program --version` prints. Raises HostError."""
-    argv: list[str | Path] = [find_program(program, package), "--version"]
+    path = find_program(program, package)
+    status = path.stat()
+    return _version_line(path, (status.st_dev, status.st_ino, status.st_ctime_ns))
+
+
+@cache
+def _version_line(path: Path, file: tuple[int, int, int]) -> str:
+    """Return the version of a program, once for each file: device, inode, time of change (ns)."""
+    argv: list[str | Path] = [path, "--version"]
     return run(argv, env={"LC_ALL": "C"}, timeout=30).stdout.partition("\n")[0]
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from numalab.document import Document, read_document
 from numalab.errors import UserError
@@ -125,6 +126,7 @@ def list_kernels() -> dict[str, KernelSpec]:
     """Return the named kernels that can be used; a broken entry or file is left out."""
     specs: dict[str, KernelSpec] = {}
     fragments: tuple[str, ...] = ()
+    choices = _Choices(list_fragments(), list_series())
     for file in reversed(list(find_inputs("kernel-configs", "kernels.toml"))):
         usable: dict[str, KernelSpec] = {}
         try:
@@ -136,7 +138,7 @@ def list_kernels() -> dict[str, KernelSpec]:
         for name, kernel in table.kernel.items():
             try:
                 alone = table.model_copy(update={"kernel": {name: kernel}})
-                usable |= _specs(alone, file, fragments)
+                usable |= _specs(alone, file, fragments, choices)
             except UserError as error:
                 skip_input(error)
         later = {name: spec for name, spec in specs.items() if name not in table.kernel}
@@ -165,16 +167,26 @@ def _all_kernels() -> tuple[dict[str, KernelSpec], tuple[str, ...]]:
         raise UserError("no such file: kernels.toml", file=project_dir() / "kernel-configs")
     specs: dict[str, KernelSpec] = {}
     fragments: tuple[str, ...] = ()
+    choices = _Choices(list_fragments(), list_series())
     for file in reversed(files):
         table = read_document(file, KernelsFile)
         fragments = table.fragments or fragments
         later = {name: spec for name, spec in specs.items() if name not in table.kernel}
-        specs = _specs(table, file, fragments) | later
+        specs = _specs(table, file, fragments, choices) | later
     return specs, fragments
 
 
-def _specs(table: KernelsFile, file: Path, default: tuple[str, ...]) -> dict[str, KernelSpec]:
-    fragments, series = list_fragments(), list_series()
+class _Choices(NamedTuple):
+    """The names that a kernel may use. To list them takes a look at every file."""
+
+    fragments: list[str]
+    series: list[str]
+
+
+def _specs(
+    table: KernelsFile, file: Path, default: tuple[str, ...], choices: _Choices
+) -> dict[str, KernelSpec]:
+    fragments, series = choices
     _check_names(table.fragments, fragments, file, "fragments", "fragment")
     specs = {}
     for name, kernel in table.kernel.items():

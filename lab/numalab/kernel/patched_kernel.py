@@ -134,7 +134,8 @@ def list_all_kernels() -> dict[str, KernelSpec]:
         if is_name(saved.base) and saved.base not in bases:
             continue
         try:
-            base = _saved_base(saved)
+            named = kernels.get(saved.base)
+            base = _at_commit(named, saved.commit) if named else _saved_base(saved)
             kernels.setdefault(saved.kernel, _saved_kernel(saved, base, groups=groups))
         except UserError as error:
             skip_input(error)

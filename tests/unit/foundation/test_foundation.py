@@ -16,7 +16,14 @@ from numalab.cpulist import format_cpulist, parse_cpulist, parse_cpumask
 from numalab.errors import HostError, UserError
 from numalab.files import free_space, read_json, replacing, write_json, write_text
 from numalab.places import find_input, list_inputs, project_dir, shipped_dir
-from numalab.process import CommandFailed, CommandTimedOut, find_program, run, run_logged
+from numalab.process import (
+    CommandFailed,
+    CommandTimedOut,
+    find_program,
+    run,
+    run_logged,
+    version_line,
+)
 from numalab.results.layout import Results
 from numalab.units import format_seconds, format_size, parse_size
 
@@ -99,6 +106,21 @@ def test_missing_programs_say_what_installs_them() -> None:
         find_program("no-such-program", "no-such-package")
     with pytest.raises(HostError, match="cannot start"):
         run(["/no/such/program"])
+
+
+def test_a_program_is_asked_for_its_version_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of kernels asks for the compiler's at each: a process takes longer than the rest."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asked = tmp_path / "asked"
+    for version in ("1", "2"):
+        script = tmp_path / f"new{version}"
+        script.write_text(f"#!/bin/sh\necho {version} >>{asked}\necho tool {version}\n")
+        script.chmod(0o755)
+        script.replace(tmp_path / "tool")
+        assert [version_line("tool", "x"), version_line("tool", "x")] == [f"tool {version}"] * 2
+    assert asked.read_text() == "1\n2\n"
 
 
 def test_replacing_is_whole_or_not_at_all(tmp_path: Path) -> None:

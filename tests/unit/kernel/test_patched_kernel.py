@@ -22,7 +22,7 @@ from numalab.kernel.patched_kernel import (
     patch_changes,
     patched_kernel,
 )
-from numalab.places import cache_dir, skipped_inputs
+from numalab.places import cache_dir, list_inputs, skipped_inputs
 from numalab.source.series import load_series
 
 FILE = "kernel/sched/topology.c"
@@ -116,21 +116,27 @@ def test_the_kernel_is_built_from_a_copy_and_keeps_its_name(project: Path, tmp_p
         find_kernel("my-fix")
 
 
-def test_a_listing_reads_the_series_of_the_lab_once(
+def test_a_listing_reads_the_lab_once(
     older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for line in (3, 5, 7):
         (tmp_path / f"{line}.patch").write_text(patch(line))
         find_kernel(str(tmp_path / f"{line}.patch"))
-    read = list[str]()
+    read, listed = list[str](), list[str]()
 
     def noted(name: str) -> Path:
         read.append(name)
         return series_path(name)
 
+    def noted_list(kind: str, pattern: str, *, strict: bool = False) -> dict[str, Path]:
+        listed.append(pattern)
+        return list_inputs(kind, pattern, strict=strict)
+
     monkeypatch.setattr("numalab.kernel.patch_series.series_path", noted)
+    monkeypatch.setattr("numalab.kernel.kernel_specs.list_inputs", noted_list)
     assert len([spec for spec in list_all_kernels().values() if spec.base]) == 3
     assert sorted(read) == sorted(set(read)) != []
+    assert listed.count("*.config") <= 2
 
 
 @pytest.fixture
