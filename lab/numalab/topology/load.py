@@ -120,7 +120,7 @@ def topology_to_dict(topology: Topology) -> dict[str, Any]:
 
 
 def published_to_dict(topology: Topology) -> dict[str, Any] | None:
-    """Return who published which figures as plain values for JSON; None if all are invented."""
+    """Return who published which figures as plain values for JSON; None if none is."""
     if topology.published is None:
         return None
     return {**topology.published.model_dump(mode="json"), "source": topology.source}

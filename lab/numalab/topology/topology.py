@@ -115,7 +115,7 @@ class Topology:
     (see `packaging`). The CPUs of an `llc` share a last-level cache. `shape` is the file's, None
     for links and tables. `drawn_links` are the links of the shape or of the file. `memory` is the
     table of the file, which `memory.timing` works out, `slow_motion` times slower. `published` is
-    None if all figures are invented.
+    None if no figure is published.
     """
 
     name: str
@@ -193,7 +193,7 @@ def describe_distance(topology: Topology, a: int, b: int) -> str:
 def describe_figures(topology: Topology) -> str:
     """Write which figures of a machine are published: `published: distances, latency`."""
     if topology.published is None:
-        return "invented"
+        return "not published"
     return f"published: {', '.join(topology.published.figures)}"
 
 

@@ -77,7 +77,7 @@ def test_what_is_in_the_way_leaves_the_folder_as_it_is(tmp_path: Path, name: str
     (tmp_path / name).symlink_to("nowhere")
     done = init(tmp_path)
     assert done.returncode == 2
-    assert f"already exists: {name}" in done.stderr
+    assert f"already exists: {name}; name a new folder" in done.stderr
     assert list(tmp_path.iterdir()) == [tmp_path / name]
 
 

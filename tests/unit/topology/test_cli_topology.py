@@ -65,6 +65,15 @@ def test_predict() -> None:
     assert "SD_OVERLAP" in top["flags"]
 
 
+@pytest.mark.parametrize(
+    ("version", "distances"),
+    [("6.12", "distances of nodes with CPUs: 10 21"), ("5.10", "distances: 10 14 21 24")],
+)
+def test_a_prediction_tells_whose_distances_count(version: str, distances: str) -> None:
+    lines = run("predict", "cxl-3", "--kernel-version", version).stdout.splitlines()
+    assert lines[1].partition(", ")[2] == distances
+
+
 def test_predict_one_cpu_before_the_fix() -> None:
     result = run("predict", "ring-4", "--cpu", "2", "--before-group-fix")
     assert result.stdout.count("CPU ") == 1

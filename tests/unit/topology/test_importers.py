@@ -96,8 +96,12 @@ GOOD = (DATA / "numactl-4.txt").read_text()
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no line `node N cpus:`"),
-        ("hello", "line 1: numactl -H prints no such line: 'hello'"),
+        ("", "no line `node N cpus:` (valid: numactl -H, lstopo --of xml, a sysfs tree)"),
+        (
+            "# The following is the parsable format",  # of lscpu --parse
+            "line 1: numactl -H prints no such line: '# The following is the parsable format' "
+            "(valid: numactl -H, lstopo --of xml, a sysfs tree)",
+        ),
         (GOOD.replace("node 2 size: 30425 MB\n", ""), "line 8: no line `node 2 size: N MB`"),
         (GOOD.replace("node distances:\nnode 0 1 2 3\n", ""), "line 14: a row of the table"),
         (GOOD.partition("node distances")[0], "line 13: there is no table of node distances"),

@@ -55,9 +55,9 @@ def test_a_published_machine_names_its_figures(tmp_path: Path) -> None:
     assert load_topology_file(again).published == topology.published
 
 
-def test_without_the_table_a_machine_is_invented() -> None:
+def test_without_the_table_no_figure_is_published() -> None:
     ring = load_topology("ring-4")
-    assert (describe_figures(ring), published_to_dict(ring)) == ("invented", None)
+    assert (describe_figures(ring), published_to_dict(ring)) == ("not published", None)
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,12 @@ Name = Annotated[
         help="Name from `numalab topology list`, or a file.", autocompletion=completion.topologies
     ),
 ]
-Kernel = Annotated[str, typer.Option("--kernel-version", help="Kernel version, 4.4 or later.")]
+Kernel = Annotated[
+    str, typer.Option("--kernel-version", help="4.4 or later; 6.12: its newest release.")
+]
 VendorOption = Annotated[
-    Vendor, typer.Option(help="Vendor of guest CPUs: amd (qemu64, max under TCG), zen or intel.")
+    Vendor,
+    typer.Option(help="CPUs of the guest: amd (emulated), zen or intel (KVM on such a host)."),
 ]
 BeforeFix = Annotated[
     bool, typer.Option("--before-group-fix", help="Predict the sched groups of Linux before 4.13.")
@@ -57,7 +60,7 @@ BeforeFix = Annotated[
 def list_command(as_json: options.Json = False) -> None:
     """List the topologies.
 
-    A row tells which figures are published or invented.
+    A row tells which figures are published.
     """
     topologies = load_usable(list_topologies(), load_topology)
     width = max((len(topology.name) for topology in topologies), default=0)
@@ -263,10 +266,12 @@ def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
     before = prediction.construction is Construction.BEFORE_4_13
     old = ", groups as before 4.13" if before else ""
     levels = " ".join(map(str, prediction.levels.distances))
+    of_some = prediction.rules.only_nodes_with_cpus and 0 in prediction.machine.nodes
+    of = " of nodes with CPUs" if of_some else ""
     lines = [
         f"{prediction.topology} on Linux {prediction.rules.version}{old} "
         f"({prediction.vendor} CPUs)",
-        f"NUMA type: {prediction.numa_type}, distances: {levels}",
+        f"NUMA type: {prediction.numa_type}, distances{of}: {levels}",
     ]
     if prediction.rules.remark:
         lines.insert(1, f"note: {prediction.rules.remark}")

@@ -18,7 +18,7 @@ def command(
 ) -> None:
     """Create a lab folder: Makefile, study, kernel, patch series, CI job, plug-in.
 
-    Existing files are never overwritten.
+    Refuses a folder that has one of these files.
     """
     files = {
         path.relative_to(TEMPLATE): path.read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def command(
         if os.path.lexists(folder / name) and not (folder / name).is_dir()
     ]
     if existing:
-        raise UserError(f"already exists: {', '.join(existing)}", file=folder)
+        raise UserError(f"already exists: {', '.join(existing)}; name a new folder", file=folder)
     made: list[Path] = []
     try:
         for name, text in files.items():

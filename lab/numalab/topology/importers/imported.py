@@ -132,6 +132,7 @@ def _llc(places: Mapping[int, CpuPlace], shape: CpuShape) -> LastLevelCache:
 
 
 MAX_TEXT = 16 << 20  # bytes of a file that is imported
+SOURCES = ("numactl -H", "lstopo --of xml", "a sysfs tree")
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,9 @@ class Location:
     file: Path | str
     line: str | None = None
 
-    def error(self, message: str) -> UserError:
+    def error(self, message: str, *, choices: Iterable[str] = ()) -> UserError:
         """Return an error about the value at this location."""
-        return UserError(message, file=self.file, key=self.line)
+        return UserError(message, file=self.file, key=self.line, choices=choices)
 
     def parsed(self, parse: Callable[[str], tuple[int, ...]], text: str) -> tuple[int, ...]:
         """Parse a text of this location. Raises UserError where `parse` raises ValueError."""
@@ -249,7 +250,7 @@ def imported_topology(
     number = {cpu: new for new, cpu in enumerate(packaging.order)}
     topology = Topology(
         name,
-        f"Imported: {counted(len(kept), 'node')}, {counted(len(packaging.order), 'CPU')}",
+        "An imported machine",
         source,
         tuple(
             Node(new, tuple(sorted(number[cpu] for cpu in node.cpus)), node.memory_mib)

@@ -9,6 +9,7 @@ from pathlib import Path
 from numalab.cpulist import parse_ascending
 from numalab.errors import UserError
 from numalab.topology.importers.imported import (
+    SOURCES,
     Imported,
     ImportedNode,
     Location,
@@ -93,7 +94,8 @@ def parse_numactl(text: str, *, name: str, source: str, file: Path | str) -> Imp
     for last in _unwrapped(text, file):
         _read_line(output, last)
     if not output.cpus or last is None:
-        raise UserError("this is not the output of numactl -H: no line `node N cpus:`", file=file)
+        reason = "this is not the output of numactl -H: no line `node N cpus:`"
+        raise UserError(reason, file=file, choices=SOURCES)
     nodes = sorted(output.cpus)
     _check_nodes(output, nodes)
     table, rows_at = _table(output, nodes, last.at(file))
@@ -160,7 +162,9 @@ def _read_line(output: _Output, line: _Line) -> None:
         _once(f"the row of node {int(match[1])}", output.rows.get(int(match[1])), at)
         output.rows[int(match[1])] = (_row(match[2], at), at)
     else:
-        raise at.error(f"numactl -H prints no such line: {text[:60]!r}")
+        reason = f"numactl -H prints no such line: {text[:60]!r}"
+        began = output.cpus or output.available
+        raise at.error(reason, choices=() if began else SOURCES)
 
 
 def _enter(output: _Output, part: _Part, text: str, at: Location) -> None:
