@@ -12,9 +12,9 @@ from numalab.study.plan import plan_study
 
 PAGE = project_dir() / "docs/how-to/run-in-ci.md"
 JOBS = [
-    ("github-workflows", "GitHub Actions"),
-    ("gitlab-ci", "GitLab CI"),
-    ("gitlab-ci", "A NUMA test in CI"),
+    ("github-workflows", "A pull request on a kernel tree: GitHub Actions"),
+    ("gitlab-ci", "A merge request on a kernel tree: GitLab CI"),
+    ("gitlab-ci", "A NUMA test"),
 ]
 STUDY = """
 question = "?"
@@ -48,7 +48,7 @@ def test_a_job_is_valid_by_its_schema(tmp_path: Path, schema: str, title: str) -
     path.write_text(job(title))
     done = lint(path, schema)
     assert done.returncode == 0, done.stdout
-    path.write_text(job(title).replace("cache", "cash").replace("runs-on", "run-on"))
+    path.write_text(job(title).replace("script", "scribe").replace("runs-on", "run-on"))
     assert lint(path, schema).returncode == 1
 
 

@@ -12,7 +12,8 @@ from numalab.errors import HostError, UserError
 from numalab.kernel.kernel_build import built_kernel, ensure_kernel, read_inputs
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.kernel.patch_series import find_series, is_range, is_series, range_base
-from numalab.kernel.patched_kernel import find_kernel
+from numalab.kernel.patched_kernel import find_kernel, patch_changes, patched_kernel
+from numalab.places import shipped_dir
 from numalab.source.git import split_git
 from numalab.source.kernel_source import find_source, unpack
 from numalab.source.series import apply_series
@@ -315,6 +316,35 @@ def test_a_range_makes_its_last_commit(repository: Path, is_linear: bool) -> Non
     patched = apply_series([series], lambda name: shown(repository, f"v9.9:{name}"))
     assert set(patched) == {FILE, "copy.c"}
     assert patched == {name: shown(repository, f"HEAD:{name}") for name in patched}
+
+
+def test_the_range_of_the_documented_job_is_the_pull_request(
+    project: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job has two commits of the merge that a host of git makes; main has moved on."""
+    table = project / "kernel-configs/kernels.toml"
+    table.write_text('fragments = ["guest"]\n' + table.read_text())
+    git(repository, "switch", "--quiet", "-c", "topic", "v9.9")
+    for number, word in (("25", "twenty-five"), ("30", "thirty")):
+        write(repository, f"line {number}", f"line {word}")
+        git(repository, "commit", "--quiet", "-am", word)
+    git(repository, "switch", "--quiet", "--detach", "main")
+    git(repository, "merge", "--quiet", "--no-ff", "topic")
+    git(repository, "switch", "--quiet", "-c", "pull")
+    page = (shipped_dir() / "docs/how-to/run-in-ci.md").read_text(encoding="utf-8")
+    (depth,) = re.findall(r"fetch-depth: (\d+)", page)
+    (commits,) = re.findall(r"numalab patch (HEAD\S+) ", page)
+    clone = tmp_path / "linux"
+    words = ["clone", "--quiet", f"--depth={depth}", f"file://{repository}", str(clone)]
+    git(tmp_path, *words, "--branch=pull")
+    monkeypatch.chdir(clone)
+    judged = patched_kernel([commits])
+    assert judged.base.source == f"git:{clone}@{git(clone, 'rev-parse', 'HEAD^1')}"
+    (series,) = ensure_kernel(judged.patched).series
+    assert len(series.patches) == 1
+    assert [change.new for change in patch_changes(judged)] == [FILE]
+    diff = git(clone, "diff", "HEAD^1", "HEAD")
+    assert ("+line thirty" in diff, "line twenty\n" in diff) == (True, False)
 
 
 PLAIN_DIFF = f"--- a/{FILE}\n+++ b/{FILE}\n@@ -5 +5 @@\n-line 5\n+line wrong\n"

@@ -72,8 +72,8 @@ def command(
     annotations: Annotated[
         Annotations | None,
         typer.Option(
-            help="Show regressions beside the changed lines: github prints workflow commands,"
-            f" gitlab writes {_CODE_QUALITY}."
+            help="Show regressions, and nothing else, beside the changed lines: github prints"
+            f" workflow commands, gitlab writes {_CODE_QUALITY}."
         ),
     ] = None,
     connection: options.Connect = EMBED,
@@ -84,7 +84,7 @@ def command(
     Applies the patch, builds both kernels, runs standard loads on both, adds runs where a decision
     is close, and hunts for a regression. After Ctrl-C, the same command continues.
 
-    Exits with 1 for a regression.
+    Exits with 1 for a regression, with 0 for any other verdict.
     """
     require_plugins()
     options.file_to_write(reply, "--reply")
