@@ -33,7 +33,7 @@ from numalab.statistics.verdict import (
 from numalab.study.claim_rules import info_of
 from numalab.study.claims import Claim, claims_about
 from numalab.study.plan import Plan
-from numalab.study.unseen import why_unseen
+from numalab.study.unseen import not_of_hardware, why_unseen
 from numalab.units import unit_of_difference
 
 # Measured on 2 CPUs. A kernel that differs only in its series reuses the built tree of the first.
@@ -299,14 +299,19 @@ def _claim_outlook(plan: Plan, mode: str, sample: _Sample, level: float, size: i
         shift = smallest_shift(test.before, test.after, runs=seeds, level=level)
     sized = test is not None and (claim.direction == "same" or published is not None)
     linear = unit_of_difference(sample.unit)
-    unseen = why_unseen(claim, plan.workloads[sample.cell], plan.capture, mode)
+    about = (claim, plan.workloads[sample.cell], plan.capture, mode)
+    refuted = claim.refuted_by(sample.unit)
+    if unseen := why_unseen(*about):
+        refuted = f"cannot be seen: {unseen}"
+    elif doubt := not_of_hardware(*about):
+        refuted += f"; {doubt}"
     # Holm's first step has to be passed by itself; all secondary claims may be shown together.
     first = LEVEL / size if sample.family == "primary" else LEVEL
     return ClaimOutlook(
         cell=sample.cell,
         text=claim.text,
         measure=claim.measure,
-        refuted=f"cannot be seen: {unseen}" if unseen else claim.refuted_by(sample.unit),
+        refuted=refuted,
         family=sample.family,
         level=level,
         seeds=seeds,

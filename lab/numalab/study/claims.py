@@ -20,6 +20,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=6
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 MOST_PRIMARY = 6  # of a post: six claims share the level, and need five seeds
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_BEYOND = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
 
 
 class Claim(Document):
@@ -106,6 +107,10 @@ class Claim(Document):
         """The bounds as a phrase."""
         return " and ".join(f"{sign} {bound:g}" for sign, bound in self.bounds)
 
+    def _beyond(self, unit: str) -> str:
+        """Return what violates the bounds, as a phrase."""
+        return " or ".join(f"{_BEYOND[sign]} {bound:g}{unit}" for sign, bound in self.bounds)
+
     @property
     def interval(self) -> tuple[float, float]:
         """The least and the largest value within the bounds; infinite without one."""
@@ -148,9 +153,9 @@ class Claim(Document):
     def refuted_by(self, unit: str) -> str:
         """Return the condition that refutes the claim about a measure in this unit, as a phrase."""
         if self.variant is not None:
-            return f"by one run of {self.variant} that is not {self.bounds_text}"
+            return f"FAILS with one run of {self.variant} {self._beyond('')}"
         if self.direction is None:
-            return f"by a change that is not {self.bounds_text} %"
+            return f"FAILS with a change {self._beyond(' %')}"
         if self.direction == "same":
             margin = self.margin_of(unit)
             return f"where {self.to} differs from {self.from_variant} by more than {margin}"

@@ -113,8 +113,8 @@ def test_what_refutes_a_claim() -> None:
     linear = claim(direction="same", margin=2, scale="linear")
     assert linear.refuted_by("MB") == "where new differs from old by more than 2 MB"
     bounded = Claim(text="t", measure="m", variant="new", at_least=1, below=3)
-    assert bounded.refuted_by("s") == "by one run of new that is not >= 1 and < 3"
-    assert claim(direction=None, at_most=-5.0).refuted_by("s") == "by a change that is not <= -5 %"
+    assert bounded.refuted_by("s") == "FAILS with one run of new < 1 or >= 3"
+    assert claim(direction=None, at_most=-5.0).refuted_by("s") == "FAILS with a change > -5 %"
 
 
 def outlooks_of(name: str, preset: str | None, mode: str, folder: Path) -> dict[str, ClaimOutlook]:

@@ -86,7 +86,10 @@ def test_what_cannot_be_seen(
 
 
 def test_a_bound_on_a_time_of_an_emulated_mode_is_judged(tmp_path: Path) -> None:
-    assert refuted(tmp_path, "elapsed_time", "icount", claim=BOUND).startswith("by one run of new")
+    said = refuted(tmp_path, "elapsed_time", "icount", claim=BOUND)
+    assert said.startswith("FAILS with one run of new ")
+    assert said.endswith("; times of mode icount are not those of hardware")
+    assert "hardware" not in refuted(tmp_path, "elapsed_time", "kvm", claim=BOUND)
     said = refuted(tmp_path, "user_time", "icount", claim=BOUND)
     assert said == "cannot be seen: mode icount does not give user_time"
 
