@@ -192,7 +192,9 @@ def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
     that polars does not support, and for unknown tables and columns.
     """
     if not _SELECT.match(sql):
-        raise UserError(f"only SELECT is possible, not {sql.strip()[:40]!r}", key="SQL")
+        reason = f"only SELECT is possible, not {sql.strip()[:40]!r}"
+        choices = [f"SELECT * FROM {name}" for name in ("runs", "measures", "events")]
+        raise UserError(reason, key="SQL", choices=choices)
     tables: dict[str, pl.LazyFrame] = {
         "runs": _together((entry.results, entry.runs) for entry in catalogues),
         "measures": _together((entry.results, entry.measures) for entry in catalogues),

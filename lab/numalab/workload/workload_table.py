@@ -142,7 +142,7 @@ class WorkloadTable(Document):
     parameter."""
     tasks: tuple[str, ...] = ()
     """Names of the tasks of interest, with `*` and `?`; by default all tasks."""
-    seconds: str = Field(description="an expression: guest time the command takes, about")
+    seconds: str = Field(description="An expression: about how long the command runs (guest time).")
     """An expression: the guest time that the command takes, about."""
     memory_mib: str | None = None
     """An expression: the memory that it allocates, with its files in tmpfs."""

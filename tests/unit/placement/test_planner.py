@@ -458,6 +458,7 @@ def test_the_command_prints_a_plan_for_a_recorded_host() -> None:
     assert value["timing"] is True and value["most_on_one"] == 1
     done = invoke(place.command, *words[:-1])
     assert "one-to-one: distorts nothing" in done.stdout
+    assert "\nQEMU " in done.stdout and "\nemulator " not in done.stdout  # a build has that word
 
 
 def test_the_command_predicts_the_plan_of_a_boot(tmp_path: Path) -> None:

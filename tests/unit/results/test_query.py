@@ -166,6 +166,7 @@ def test_runs_that_may_not_be_read_are_not_none(
         ("SELECT * FROM runners", "runners"),
         ("", "SQL"),
         ("DROP TABLE runs", "SQL: only SELECT is possible, not 'DROP TABLE runs'"),
+        ("DESCRIBE runs", r"SELECT \* FROM runs, SELECT \* FROM measures, SELECT \* FROM events"),
         ("/**/" * 5000 + "DROP", "SQL: only SELECT is possible"),  # in time that is linear
         ("/* SELECT */ DROP", "SQL: only SELECT is possible"),
     ],

@@ -70,7 +70,7 @@ def _table(topology: Topology, made: Placement) -> Table:
     for node, host_node in zip(topology.nodes, made.host_nodes, strict=True):
         cpus = ",".join(str(made.vcpus[vcpu]) for vcpu in node.cpus)
         table.add_row(str(node.id), str(host_node), format_cpulist(node.cpus) or "none", cpus)
-    table.add_row("emulator", "", "", format_cpulist(made.emulator))
+    table.add_row("QEMU", "", "", format_cpulist(made.emulator))
     return table
 
 

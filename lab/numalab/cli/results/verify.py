@@ -45,8 +45,8 @@ def command(
     compiler, ...) are printed. Compact results have only measures to compare; `--output FOLDER`
     recreates their events, timelines and logs. After an interruption, use the same folder again.
 
-    The results are not trusted: they are not changed, and nothing in them is built or run. Exits
-    with 1 if a run is not identical.
+    The results are not trusted: they are not changed, and nothing in them is built or run (see
+    `--study`). Exits with 1 if a run is not identical.
     """
     options.folder_to_write(output, "--output")
     connect(connection)
