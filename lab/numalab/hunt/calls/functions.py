@@ -49,7 +49,6 @@ _COUNTED: Mapping[str, _File] = {
     "kernel/sched/psi.c": _UTILITY,
     "kernel/sched/stats.c": _UTILITY,
     "kernel/sched/stop_task.c": _UTILITY,
-    "kernel/sched/swait.c": _UTILITY,
     "kernel/sched/wait.c": _UTILITY,
     "kernel/stop_machine.c": _File("stop_machine"),
     "mm/mempolicy.c": _File("mempolicy", "numa|misplaced"),
@@ -57,8 +56,9 @@ _COUNTED: Mapping[str, _File] = {
     "mm/memory.c": _File("memory", "numa|misplaced"),
 }
 # Files of which lines are counted, and no functions: those of headers are not called, and the
-# others run when somebody reads files, for clocks and frequencies, or for inodes (wait_bit.c).
-_LINES_ONLY = ("sched.h", "pelt.h", "stats.h", "autogroup.h", "clock.c", "cpufreq.c",
+# others run when somebody reads files, for clocks and frequencies, for inodes (wait_bit.c), or for
+# threads of RCU (swait.c), whatever the load is.
+_LINES_ONLY = ("sched.h", "pelt.h", "stats.h", "autogroup.h", "clock.c", "cpufreq.c", "swait.c",
                "cpufreq_schedutil.c", "debug.c", "ext.c", "isolation.c", "wait_bit.c")  # fmt: skip
 SOURCES = (*_COUNTED, *(f"kernel/sched/{name}" for name in _LINES_ONLY), "kernel/cgroup/cpuset.c",
            "kernel/locking/rtmutex.c", "kernel/time/tick-sched.c")  # fmt: skip

@@ -268,8 +268,10 @@ def overdrawn(rng: random.Random, machine: Topology) -> Load | None:
 
 
 def yielders(rng: random.Random, machine: Topology) -> Load | None:
-    """Tasks that yield their CPU time and again beside hogs."""
+    """Tasks that yield their CPU time and again beside hogs, often of the same one or two CPUs."""
     allowed = everywhere(machine)
+    if rng.random() < 0.5:
+        allowed = some_cpus(rng, allowed, rng.choice((1, 2)))
     parts = (
         Part("hog", rng.randint(1, len(allowed)), allowed, yields=True),
         Part("hog", rng.randint(1, len(allowed)), allowed),
