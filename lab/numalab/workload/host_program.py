@@ -261,12 +261,11 @@ def _program(luggage: Luggage, word: str, path: Path, in_guest: InGuest) -> list
     luggage.put(f"{LOADER}/{path.name}", loader)
     add_libraries(luggage, path, *luggage.preloaded)
     named = ["--argv0", word] if b"--argv0" in luggage.files[f"{LOADER}/{path.name}"] else []
-    if luggage.preload and b"--preload" in luggage.files[f"{LOADER}/{path.name}"]:
-        # By a variable, the guest's programs before this one would load them, too.
-        named += ["--preload", luggage.preload]
-        luggage.preload = ""
+    setting = list[str]()
+    if luggage.preload:  # set here: the guest's programs before this one must not load them
+        setting, luggage.preload = ["env", f"{PRELOADED}={luggage.preload}"], ""
     start_words = [f"{FILES}/{LOADER}/{path.name}", "--library-path", f"{FILES}/{LIBRARIES}"]
-    return [*start_words, *named, inside]
+    return [*setting, *start_words, *named, inside]
 
 
 def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
@@ -284,7 +283,7 @@ def _check_interpreter(script: Path, start: bytes, in_guest: InGuest) -> None:
 
 
 def _preload(luggage: Luggage, starters: Sequence[str], in_guest: InGuest) -> None:
-    """Name the preloaded libraries as the guest has them, for its programs and older loaders."""
+    """Name the preloaded libraries as the guest has them, for its own programs."""
     has_loader = any(name.startswith(f"{LOADER}/") for name in luggage.files)
     if luggage.preloaded and not has_loader:
         add_libraries(luggage, *luggage.preloaded, in_guest=in_guest)
@@ -293,6 +292,9 @@ def _preload(luggage: Luggage, starters: Sequence[str], in_guest: InGuest) -> No
     for place, word in enumerate(starters):
         if word.startswith(f"{PRELOADED}="):
             luggage.argv[place] = f"{PRELOADED}={luggage.preload}"
+        if luggage.preloaded and not has_loader and word.startswith(f"{LIBRARY_PATH}="):
+            of_word = word.partition("=")[2]
+            luggage.argv[place] = f"{LIBRARY_PATH}={FILES}/{LIBRARIES}:{of_word}"
     if luggage.env.pop(PRELOADED, "") and luggage.preload:
         luggage.env[PRELOADED] = luggage.preload
 

@@ -81,13 +81,16 @@ def take_preloaded(
     inside = []
     for name in filter(None, re.split("[ :]", text)):
         if (path := _preloaded_here(luggage, name, program, folder, in_guest)) is not None:
+            if any(path.name == p.name and not path.samefile(p) for p in luggage.preloaded):
+                raise UserError(f"names two libraries {shown(path.name)}", key=PRELOADED)
             luggage.put(f"{LIBRARIES}/{path.name}", path)
             luggage.preloaded.append(path)
             inside.append(f"{FILES}/{LIBRARIES}/{path.name}")
         elif _guest_has(luggage, name, folder, in_guest):
             inside.append(name)
         else:
-            reason = f"{shown(name)} is no library of this host, nor of the guest; give its path"
+            hint = "" if "/" in name else "; give its path"
+            reason = f"{shown(name)} is no library of this host, nor of the guest{hint}"
             raise UserError(reason, key=PRELOADED)
     luggage.preload = ":".join(inside)
 
@@ -99,10 +102,11 @@ def _preloaded_here(
     if "/" in name:
         path = Path(folder) / name
         return None if OF_KERNEL.match(str(path)) or not path.is_file() else path
-    if program is None and _has_library(name, in_guest):
+    of_host = program is not None and is_elf(program)  # the guest's programs run a script
+    if not of_host and _has_library(name, in_guest):
         return None
     folders = luggage.library_path
-    if program is not None and is_elf(program):
+    if program is not None and of_host:
         rpath, runpath = rpath_and_runpath(program, read_header(program))
         folders = [*rpath, *folders, *runpath]
     return find_library(name, folders)
@@ -111,7 +115,8 @@ def _preloaded_here(
 def _guest_has(luggage: Luggage, name: str, folder: str, in_guest: InGuest) -> bool:
     """Whether a library is in the guest's image, on a file system of its kernel, or an `--add`."""
     if "/" not in name:
-        return _has_library(name, in_guest)
+        folders = (*USUAL_FOLDERS, *luggage.library_path)
+        return any(in_guest(f"{folder}/{name}") for folder in folders)
     path = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118
     return f"folder/{path}" in luggage.files or bool(OF_KERNEL.match(path)) or in_guest(path)
 

@@ -396,6 +396,7 @@ def preloading(words: list[str], preload: str, way: str, guest: set[str]) -> Gue
     return guest_command(words, guest.__contains__, Surroundings(env={"LD_PRELOAD": preload}))
 
 
+OF_HOST = "/job/files/host/lib"
 OF_GUEST = {*IN_GUEST, "/usr/lib/x86_64-linux-gnu/libc.so.6", "/opt/libother.so"}
 
 
@@ -425,12 +426,46 @@ def test_a_library_is_preloaded_for_a_program_of_the_host_only(folder: Path, way
     compiled(folder / "libmine.so", "-shared", "-fPIC", source="int x;\n")
     words = ["numactl", "-l", str(folder / "prog")]
     command = preloading(words, "./libmine.so", way, OF_GUEST)
-    inside = command.argv.index("/job/files/host/lib/libmine.so")
-    assert command.argv[inside - 1 : inside + 2 : 2] == (
-        "--preload",
-        "/job/files/host/program/prog",
-    )
-    assert not any(re.match("LD_PRELOAD=.|LD_LIBRARY_PATH", word) for word in command.argv)
+    inside = command.argv.index("LD_PRELOAD=/job/files/host/lib/libmine.so")
+    assert command.argv[inside - 2 : inside + 2 : 3] == ("-l", "/job/files/host/bin/prog")
+    assert command.argv[inside - 1] == "env"  # what the program starts loads it, too
+    before = command.argv[:inside]
+    assert not any(re.match("LD_PRELOAD=.|LD_LIBRARY_PATH", word) for word in before)
+
+
+@pytest.mark.parametrize("way", ["option", "starter"])
+def test_a_script_preloads_the_guests_library_of_a_name(folder: Path, way: str) -> None:
+    """The host has it too, but the interpreter is the guest's."""
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    for words in (["./run.sh"], ["sh", "run.sh"]):
+        command = preloading(words, "libc.so.6", way, OF_GUEST)
+        assert "LD_PRELOAD=libc.so.6" in command.argv
+        assert names(command.files) == {"folder/run.sh"}
+
+
+@pytest.mark.parametrize("way", ["option", "starter"])
+def test_a_preloaded_library_is_searched_in_the_library_path(folder: Path, way: str) -> None:
+    """In that of the guest's program; what goes along stands before it."""
+    compiled(folder / "libmine.so", "-shared", "-fPIC", source="int x;\n")
+    guest = OF_GUEST | {"/opt/lib/libg.so"}
+    for preload, path in (("libg.so", "/opt/lib"), ("./libmine.so", f"{OF_HOST}:/opt/lib")):
+        settings = {"LD_LIBRARY_PATH": "/opt/lib", "LD_PRELOAD": preload}
+        before = [f"{name}={value}" for name, value in settings.items()]
+        if way == "option":
+            command = guest_command(["ls"], guest.__contains__, Surroundings(env=settings))
+        else:
+            command = guest_command(["env", *before, "ls"], guest.__contains__)
+        paths = [word for word in command.argv if word.startswith("LD_LIBRARY_PATH=")]
+        assert paths[-1] == f"LD_LIBRARY_PATH={path}"
+
+
+def test_two_preloaded_libraries_of_one_name_are_refused(folder: Path) -> None:
+    compiled(folder / "libmine.so", "-shared", "-fPIC", source="int x;\n")
+    compiled(folder / "d/libmine.so", "-shared", "-fPIC", source="int y;\n")
+    assert preloading(["ls"], f"./libmine.so:{folder}/libmine.so", "option", OF_GUEST)
+    with pytest.raises(UserError, match=r"LD_PRELOAD: names two libraries libmine\.so"):
+        preloading(["ls"], "./libmine.so:d/libmine.so", "option", OF_GUEST)
 
 
 @pytest.mark.parametrize("way", ["option", "starter"])
@@ -440,8 +475,10 @@ def test_a_library_that_cannot_be_preloaded_is_refused(
 ) -> None:
     compiled(folder / "prog")
     for program in ("ls", str(folder / "prog")):
-        with pytest.raises(UserError, match=r"LD_PRELOAD: .* is no library of this host, nor of"):
+        match = r"LD_PRELOAD: .* is no library of this host, nor of the guest"
+        with pytest.raises(UserError, match=match) as error:
             preloading([program], preload, way, OF_GUEST)
+        assert ("give its path" in str(error.value)) is ("/" not in preload)
 
 
 def test_what_the_loader_left_out_is_quoted() -> None:
