@@ -20,7 +20,7 @@ MEASURES = (
 
 _SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*|/(?:proc/sys|sys)/[^=]+)=(?P<value>.*)", re.DOTALL)
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
-_OF_SHELL = re.compile(r"[|&;<>`$]")
+_OF_SHELL = re.compile(r"[|&;<>`]|\$(?=[\w{(@*#?!$'-])")
 _Runs = list[Mapping[str, Measure]]
 
 
@@ -119,14 +119,16 @@ def parse_variant(text: str) -> ProgramVariant:
     """Read `SETTING=VALUE ... COMMAND`, quoted as for a shell.
 
     A setting is a variable of the environment, or a file below /proc/sys or /sys. Raises UserError
-    for a text without a command, and for what only a shell does, such as a pipe.
+    for a text without a command, and for what only a shell does, such as a pipe. Between quotes
+    all characters stand for themselves.
     """
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise UserError(f"{text!r}: {error}") from None
-    if sign := _OF_SHELL.search(_QUOTED.sub("", text)):
-        raise UserError(f"{text!r}: no shell reads {sign[0]}; quote it, or use sh -c 'COMMAND'")
+    if sign := _OF_SHELL.search(_QUOTED.sub("'", text)):
+        how = "or use sh -c 'COMMAND', with --add FILE for files of this host"
+        raise UserError(f"{text!r} is not run by a shell: quote the {sign[0]}, {how}")
     env, tunables = dict[str, str](), dict[str, str]()
     while words and (match := _SETTING.fullmatch(words[0])):
         (tunables if match["name"].startswith("/") else env)[match["name"]] = match["value"]

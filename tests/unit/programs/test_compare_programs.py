@@ -159,13 +159,18 @@ def test_a_variant_without_a_command_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("sign", ["|", "&", ";", "<", ">", "`", "$"])
 def test_what_only_a_shell_does_is_refused_unless_it_is_quoted(sign: str) -> None:
-    for text in (f"./prog {sign} 4", f"./prog 'a'{sign}(b)", f"A={sign} ./prog"):
-        with pytest.raises(UserError, match=re.escape(f"no shell reads {sign}; quote it")):
+    for text in (f"./prog {sign}x 4", f"./prog 'a'{sign}(b)", f"A={sign}'x' ./prog"):
+        match = f"not run by a shell: quote the {sign}, or use sh -c 'COMMAND', with --add FILE"
+        with pytest.raises(UserError, match=re.escape(match)):
             parse_variant(text)
     for text in (f"sh -c './prog {sign} 4'", f'./prog "\\"{sign}"', f"./prog \\{sign}"):
         variant = parse_variant(text)
         assert sign in str(variant.words[-1])
         assert parse_variant(str(variant)) == variant
+
+
+def test_a_dollar_before_no_name_stands_for_itself() -> None:
+    assert parse_variant("./prog --re=^a$ $ x=$/").words == ("./prog", "--re=^a$", "$", "x=$/")
 
 
 def test_the_command_prints_each_variant_and_exits_with_1_for_worse(
