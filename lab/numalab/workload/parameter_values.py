@@ -61,8 +61,8 @@ class ParameterValues:
         self.nodes[name] = _nodes(value, self.topology, single=table.type == "node")
         numbers = node_numbers(self.topology)
         guest = tuple(numbers[node] for node in self.nodes[name])
-        if guest != self.nodes[name]:
-            self.texts[name] = format_cpulist(guest)
+        if set(guest) != set(self.nodes[name]):  # else the text stays as it was written
+            self.texts[name] = ",".join(map(str, sorted(guest)))
         cpus = self.cpus_of(name)
         self.texts[f"{name}.cpulist"] = format_cpulist(cpus)
         self.numbers[f"{name}.cpus"] = len(cpus)

@@ -40,7 +40,8 @@ def test_a_workload_is_shown_as_it_fits_a_machine() -> None:
 def test_node_numbers_of_the_guest_in_the_command_are_told() -> None:
     boots = Path(__file__).parents[2] / "data" / "topology" / "boots"
     text = invoke("show", "bound-hogs", "--topology", str(boots / "swap.toml"))
-    assert "numbers, also in commands, differ from this file: 0 becomes 2, 1 becomes 0" in text
+    moved = "the kernel's node numbers differ from this file: 0 becomes 2, 1 becomes 0"
+    assert f"  in this command, {moved}" in text
     assert "differ from this file" not in invoke("show", "bound-hogs")
 
 

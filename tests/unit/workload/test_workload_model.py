@@ -70,6 +70,8 @@ def test_bound_hogs_scale_with_the_allowed_nodes(ring: Topology) -> None:
         ("node", 1, ("0", "0-1")),
         ("node", 3, ("3", "6-7")),
         ("nodes", "1,0", ("0,2", "0-1,4-5")),
+        ("nodes", "0,3", ("2,3", "4-7")),
+        ("nodes", "2,0,1", ("2,0,1", "0-5")),
         ("nodes", "3", ("3", "6-7")),
     ],
 )

@@ -76,7 +76,7 @@ def _described(workload: Workload, bound: BoundWorkload, machine: Topology) -> s
         f"  file      {workload.file}",
         f"  packages  {' '.join(bound.packages) or 'those of base'}",
         f"  {machine.name}: {shlex.join(bound.argv)}",
-        *(f"  {moved}" for moved in filter(None, [describe_numbers(machine)])),
+        *(f"  in this command, {moved}" for moved in filter(None, [describe_numbers(machine)])),
         f"  about {bound.seconds:.0f} s of guest time in icount mode, {bound.memory_mib:.0f} MiB",
     ]
     return "\n".join(lines)

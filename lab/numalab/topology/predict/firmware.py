@@ -100,7 +100,7 @@ def describe_numbers(topology: Topology) -> str:
     """Write which nodes of a machine have another number in its guest; empty for none."""
     numbers = enumerate(node_numbers(topology))
     moved = [f"{node} becomes {number}" for node, number in numbers if node != number]
-    what = "the kernel's node numbers, also in commands, differ from this file"
+    what = "the kernel's node numbers differ from this file"
     return f"{what}: {', '.join(moved)}" if moved else ""
 
 
