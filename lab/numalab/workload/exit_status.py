@@ -20,7 +20,7 @@ def explain_status(words: Sequence[str], around: Surroundings, status: int) -> s
         return f"the guest has no folder {shown(around.folder)}, or the command ended with {status}"
     if status - 128 in set(Signals):  # sh(1)
         name = Signals(status - 128).name
-        return f"exit code {status}: {name} ended a program, or it exits so"
+        return f"exit code {status}: a program was ended by {name}, or chose that code"
     if status != NOT_FOUND or not words or "/" in words[0]:
         return ""
     name = shown(words[0])

@@ -79,6 +79,7 @@ def read_metrics(
     """
     try:
         values = tuple(map(_metric, PARSERS.find(parser)(metrics, output)))
+        _check_required(parser, metrics, values, output)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         text = f"the parser {parser} cannot read the output: {reason}{_tail(output)}"
@@ -88,18 +89,25 @@ def read_metrics(
             raise
         raise WorkloadFailed(f"{error}\nmetrics are not read from standard error:{end}") from None
     _check_names(values)
-    names = {value.name for value in values}
-    for metric in metrics:  # a percentile of too few samples may be left out
-        if metric.required and metric.percentile is None and metric.name not in names:
-            reason = f"the parser {parser} gave no {metric.name}, which is required"
-            raise WorkloadFailed(f"{reason}{_tail(output)}")
     return values
 
 
 def _metric(value: object) -> Metric:
     if not isinstance(value, Metric):
         raise TypeError(f"a {type(value).__name__} is not a Metric")
+    if not isinstance(value.value, int | float) or not math.isfinite(value.value):
+        raise ValueError(f"{value.name} is not a number: {value.value!r:.200}")
     return value
+
+
+def _check_required(
+    parser: str, metrics: Sequence[MetricTable], values: Sequence[Metric], output: str
+) -> None:
+    names = {value.name for value in values}
+    for metric in metrics:  # a percentile of too few samples may be left out
+        if metric.required and metric.percentile is None and metric.name not in names:
+            reason = f"the parser {parser} gave no {metric.name}, which is required"
+            raise WorkloadFailed(f"{reason}{_tail(output)}")
 
 
 def _check_names(values: Sequence[Metric]) -> None:
@@ -166,7 +174,7 @@ def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -
     else:
         why = f"{name} exited with status {status}"
         if 1 <= status - 128 <= _LAST_SIGNAL:  # perf(1) exits with 129 for a wrong option
-            why += f": {signal_name(status - 128)} ended it, or it exits so"
+            why += f": ended by {signal_name(status - 128)}, or it chose that status"
     if killed := _OOM.search(kernel_log):
         full = "a memory cgroup was full" if killed[1] else "the guest had no memory left"
         why += f"; {full} and the kernel killed {_shown(killed[2])}"

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,9 @@ def _generated(metrics: Sequence[MetricTable], output: str) -> Iterator[Metric]:
         yield metric_value(metric, line)
 
 
+CANNOT = "the parser mine cannot read the output"
+
+
 def _nothing(metrics: Sequence[MetricTable], output: str) -> Any:
     """No `return`."""
 
@@ -131,6 +135,12 @@ def _text(metrics: Sequence[MetricTable], output: str) -> Any:
     return [output]
 
 
+def _not_finite(metrics: Sequence[MetricTable], output: str) -> Any:
+    """What float() does not take, or takes for no number."""
+    value: Any = math.nan if output else "5"
+    return [Metric("speed", "", value, "MB/s", "higher", "timing")]
+
+
 @pytest.mark.usefixtures("without_plugins")
 @pytest.mark.parametrize(
     ("parser", "output", "why"),
@@ -138,8 +148,10 @@ def _text(metrics: Sequence[MetricTable], output: str) -> Any:
         (_generated, "5\n", ""),
         (_generated, "", "the parser mine gave no speed, which is required"),
         (_generated, "fast\n", "speed is not a number: 'fast'"),
-        (_nothing, "5\n", "the parser mine cannot read the output: TypeError: 'NoneType' object"),
-        (_text, "5\n", "the parser mine cannot read the output: TypeError: a str is not a Metric"),
+        (_nothing, "5\n", f"{CANNOT}: TypeError: 'NoneType' object"),
+        (_text, "5\n", f"{CANNOT}: TypeError: a str is not a Metric"),
+        (_not_finite, "", f"{CANNOT}: ValueError: speed is not a number: '5'"),
+        (_not_finite, "5\n", f"{CANNOT}: ValueError: speed is not a number: nan"),
     ],
 )
 def test_what_the_parser_of_a_plug_in_gives_is_checked(
@@ -153,8 +165,10 @@ def test_what_the_parser_of_a_plug_in_gives_is_checked(
         assert [metric.value for metric in read_metrics("mine", metrics, output)] == [5]
         return
     with pytest.raises(WorkloadFailed) as caught:
-        read_metrics("mine", metrics, output)
+        read_metrics("mine", metrics, output, "speed 106\n")
     assert str(caught.value).startswith(why)
+    ends = "metrics are not read from standard error:\n  | speed 106"
+    assert str(caught.value).endswith(ends) is (CANNOT not in why)
 
 
 def test_what_is_missing_may_be_on_standard_error() -> None:
@@ -187,8 +201,8 @@ def test_a_guest_cannot_make_a_line_endless() -> None:
         (125, "mine was not started"),
         (126, "mine is no program that the guest can execute"),
         (127, "mine was not found in the guest; is its package in the image?"),
-        (129, "mine exited with status 129: SIGHUP ended it, or it exits so"),
-        (168, "mine exited with status 168: signal 40 ended it, or it exits so"),
+        (129, "mine exited with status 129: ended by SIGHUP, or it chose that status"),
+        (168, "mine exited with status 168: ended by signal 40, or it chose that status"),
         (255, "mine exited with status 255"),
     ],
 )
@@ -208,7 +222,7 @@ def test_why_a_workload_failed(status: int, why: str) -> None:
 def test_a_workload_that_ran_out_of_memory(message: str, why: str) -> None:
     log = f"[ 4.2] {message}: Killed process 77 (stream) total-vm:9kB, anon-rss:8kB\n"
     assert explain_failure("mine", 137, "", log) == (
-        "mine exited with status 137: SIGKILL ended it, or it exits so; "
+        "mine exited with status 137: ended by SIGKILL, or it chose that status; "
         f"{why} and the kernel killed stream"
     )
 
