@@ -264,6 +264,8 @@ def test_speeds_that_differ_are_left_out_with_a_note(
         path = root / "cpu" / f"cpu{cpu}" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{value}\n")
+    (root / "cpu/cpu3" / name).unlink()
+    (root / "cpu/cpu3" / name).mkdir()  # a copy that cannot be read
     note = f"left out speeds of CPUs, which differ ({name}): all CPUs of a guest are equal"
     assert read_machine(str(root), None, name="x").notes == ((note,) if noted else ())
 

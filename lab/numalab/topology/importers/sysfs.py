@@ -1,5 +1,6 @@
 """Imports a machine from sysfs: the live tree, or a copy of /sys/devices/system."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -277,10 +278,14 @@ def _uneven_speeds(folder: Path, nodes: Iterable[ImportedNode]) -> str:
     """Return the name of a file by which CPUs have several speeds, "" if there is none."""
     cpus = [folder / f"cpu{cpu}" for node in nodes for cpu in node.cpus]
     for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
-        texts = {_text(cpu / name) for cpu in cpus if (cpu / name).exists()}
+        texts = {_text(cpu / name) for cpu in cpus if _is_readable(cpu / name)}
         if len(texts - {""}) > 1:  # empty: a copy of a file that could not be read
             return name
     return ""
+
+
+def _is_readable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.R_OK)
 
 
 def _number(path: Path) -> int:
