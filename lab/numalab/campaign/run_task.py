@@ -35,7 +35,7 @@ from numalab.results.run_files import RunFiles
 from numalab.results.stored import UNFINISHED
 from numalab.scheduler.in_guest import explain_end, parse_record
 from numalab.study.guest import guest_of
-from numalab.workload.luggage import not_preloaded
+from numalab.workload.luggage import require_preloaded
 from numalab.workload.metric_parsers import explain_failure
 
 OnPhase = Callable[[str], None]
@@ -250,8 +250,7 @@ def _require_success(task: Task, files: RunFiles, status: int) -> None:
     if status != 0:
         why = explain_failure(task.workload.name, status, files.printed, files.dmesg)
         raise WorkloadFailed(why)
-    if ignored := not_preloaded(files.printed):
-        raise WorkloadFailed(f"{task.workload.name} ran without a library: {ignored}")
+    require_preloaded(task.workload.name, files.printed)
 
 
 def describe_start(task: Task, machine: Machine) -> Manifest:

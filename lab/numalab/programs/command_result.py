@@ -18,7 +18,7 @@ from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
-from numalab.workload.luggage import not_preloaded
+from numalab.workload.luggage import require_preloaded
 
 SAMPLE_MS = 20  # of guest time, between two readings of a command's memory
 _LEFT_LINES = 20  # of a command's output in a message
@@ -51,8 +51,9 @@ class CommandResult:
     def memory_share(self, *nodes: int) -> float:
         """Return the part (0 to 1) of the sampled memory that is on these nodes.
 
-        It includes the program's code and its libraries, a few MiB. Raises UserError where nothing
-        was sampled: a command that ends within `SAMPLE_MS` of guest time, for example.
+        It includes the program's code and its libraries, a few MiB, and with a timeout two small
+        processes. Raises UserError where nothing was sampled: a command that ends within
+        `SAMPLE_MS` of guest time, for example.
         """
         if not self.memory_kib:
             raise UserError("no memory was sampled; say memory=True, and let the command run on")
@@ -81,8 +82,7 @@ class CommandResult:
         """
         if self.status != 0:
             raise WorkloadFailed(str(self))
-        if ignored := not_preloaded(self.stderr):
-            raise WorkloadFailed(f"{shlex.join(self.words)} ran without a library: {ignored}")
+        require_preloaded(shlex.join(self.words), self.stderr)
         return self
 
 

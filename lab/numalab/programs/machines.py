@@ -42,7 +42,7 @@ from numalab.topology.load import load_topology
 from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
-from numalab.workload.luggage import not_preloaded
+from numalab.workload.luggage import require_preloaded
 from numalab.workload.starters import MARKED
 from numalab.workload.workload import BoundWorkload
 
@@ -255,8 +255,7 @@ class LabMachine:
         if status := booted.outcome.status:
             end = shown(errors[-_LONGEST_STDERR:])
             raise WorkloadFailed(f"{command.program} exited with {status}: {end}")
-        if ignored := not_preloaded(errors):
-            raise WorkloadFailed(f"{command.program} ran without a library: {ignored}")
+        require_preloaded(command.program, errors)
         return booted.locality or Locality(0.0, (), ())
 
     def run(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from numalab.errors import UserError, shown
+from numalab.errors import UserError, WorkloadFailed, shown
 from numalab.files import open_regular, reading
 from numalab.workload.elf import (
     USUAL_FOLDERS,
@@ -125,9 +125,13 @@ def _has_library(name: str, in_guest: InGuest) -> bool:
     return any(in_guest(f"{folder}/{name}") for folder in USUAL_FOLDERS)
 
 
-def not_preloaded(errors: str) -> str:
-    """Return the lines of a standard error in which ld.so left out a library; empty for none."""
-    return "\n".join(dict.fromkeys(map(shown, _IGNORED.findall(errors))))
+def require_preloaded(what: str, errors: str) -> None:
+    """Raise WorkloadFailed, with the lines of a standard error in which ld.so left out a library.
+
+    `what` is the name of the command.
+    """
+    if ignored := "\n".join(dict.fromkeys(map(shown, _IGNORED.findall(errors)))):
+        raise WorkloadFailed(f"{what} ran without a library: {ignored}")
 
 
 def add_libraries(luggage: Luggage, *users: Path, in_guest: InGuest = lambda _: False) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from numalab.errors import UserError
+from numalab.errors import UserError, WorkloadFailed
 from numalab.workload import host_program, luggage
 from numalab.workload.elf import cached_libraries
 from numalab.workload.exit_status import explain_status
 from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
-from numalab.workload.luggage import not_preloaded
+from numalab.workload.luggage import require_preloaded
 from numalab.workload.starters import MARKED
 
 IN_GUEST = {
@@ -490,8 +490,10 @@ def test_what_the_loader_left_out_is_quoted() -> None:
         text=True,
         check=True,
     )
-    assert not_preloaded(f"a\n{run.stderr * 2}b\n") == run.stderr.strip()
-    assert not not_preloaded("cannot be preloaded: ignored.\n")
+    with pytest.raises(WorkloadFailed) as error:
+        require_preloaded("prog", f"a\n{run.stderr * 2}b\n")
+    assert str(error.value) == f"prog ran without a library: {run.stderr.strip()}"
+    require_preloaded("prog", "cannot be preloaded: ignored.\n")
 
 
 def test_exit_codes_are_explained() -> None:
