@@ -79,10 +79,10 @@ R = TypeVar("R", bound=Reader)
 class SampledSource:
     """Files of the guest's kernel that are read at intervals: a plug-in can add one.
 
-    `name` is its word in `sample`. `path` is a file below /proc or /sys; a `*` in it stands for 0,
-    1 and so on. `title` and `unit` are those of its diagrams, which show growth between samples
-    with `grows`. `read` may raise ValueError or LookupError for an unknown text: that moment is
-    left out.
+    `name` is its word in `sample`. `path` is a file below /proc or /sys; a `*` in it stands for the
+    numbers below 1024 that are there. Texts have their blank lines. `title` and `unit` are those of
+    its diagrams, which show growth between samples with `grows`. `read` may raise ValueError or
+    LookupError for an unknown text: that moment is left out.
     """
 
     name: str
