@@ -161,8 +161,9 @@ def numa_machine(request: pytest.FixtureRequest) -> "LabMachine":
 
     wanted = getattr(request, "param", None)
     if not isinstance(wanted, _Wanted):
-        reason = 'mark the test, as in @pytest.mark.numa("ring-4")'
-        pytest.fail(f"{reason}; getfixturevalue() is too late for the marker", pytrace=False)
+        how = 'mark the test, as in @pytest.mark.numa("ring-4")'
+        late = "a marked test names the fixture as an argument, not by getfixturevalue()"
+        pytest.fail(f"{how}; {late}", pytrace=False)
     guests = request.config.stash[_GUESTS]
     if wanted not in guests.machines:
         try:

@@ -146,7 +146,7 @@ def test_it(mine):
     ("test", "message"),
     [
         ("def test_it(guest):\n    pass\n", "*mark the test, as in @pytest.mark.numa*"),
-        (TOO_LATE, "*getfixturevalue() is too late for the marker*"),
+        (TOO_LATE, "*a marked test names the fixture as an argument, not by getfixture*"),
         (OWN_MACHINE, "*needs numalab's fixture numa_machine, and another one took its place*"),
     ],
 )
