@@ -53,9 +53,10 @@ def default_scale(unit: str, values: Sequence[float] = ()) -> Scale:
     """Return the scale of measured values in a unit: `linear` for percentages, `ratio` for times
     and rates, else `count`.
 
-    Where some value is no whole number, the measure counts no events, and has `ratio` as well.
+    Where some value is no whole number, the measure counts no events, and has `ratio` as well, but
+    for a value of 0 or below, which has no logarithm.
     """
     if unit == "%":
         return "linear"
-    counted = all(float(value).is_integer() for value in values)
+    counted = min(values, default=0) <= 0 or all(float(value).is_integer() for value in values)
     return "ratio" if unit in _TIMES or "/" in unit or not counted else "count"

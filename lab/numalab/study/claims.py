@@ -44,7 +44,7 @@ class Claim(Document):
     """One of at most six claims, counted in each cell, that decide about a post."""
     scale: Scale | None = Field(default=None, exclude_if=lambda scale: scale is None)
     """`count` compares logarithms of counts + 0.5, `ratio` logarithms, `linear` values. By default
-    `linear` for percentages, `ratio` for times, rates, fractions, else `count`."""
+    `linear` for percentages, `ratio` for times, rates, decimals above 0, else `count`."""
     margin: float = Field(
         default=MARGIN,
         gt=0,
@@ -143,7 +143,8 @@ class Claim(Document):
 
     def scale_of(self, unit: str, values: Sequence[float] = ()) -> Scale:
         """Return the scale of the claim for a measure in this unit, with the measured values."""
-        return self.scale or default_scale(unit, values)
+        published_zero = PublishedChange(self.published).has_zero
+        return self.scale or default_scale(unit, () if published_zero else values)
 
     def margin_of(self, unit: str) -> str:
         """Return the margin for a measure in this unit, with its own unit."""

@@ -90,6 +90,11 @@ class PublishedChange:
         """The signed percentages, without their signs for percent."""
         return self._figures[1]
 
+    @property
+    def has_zero(self) -> bool:
+        """Whether a value before or after is 0, which has no logarithm."""
+        return any(_number(end) == 0 for pair in self.pairs for end in (pair.old, pair.new))
+
     @cached_property
     def _figures(self) -> tuple[tuple[Pair, ...], tuple[str, ...]]:
         for parts in self._parts:

@@ -219,3 +219,4 @@ def test_levels_of_families() -> None:
 def test_the_scale_of_a_unit(unit: str, scale: str) -> None:
     assert default_scale(unit) == default_scale(unit, [0, 3.0]) == scale
     assert default_scale(unit, [3.0, 0.25]) == ("linear" if unit == "%" else "ratio")
+    assert default_scale(unit, [0.0, 0.25]) == default_scale(unit, [-1.0, 0.25]) == scale

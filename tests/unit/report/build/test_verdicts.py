@@ -331,10 +331,19 @@ def test_means_that_are_no_counts_are_compared_by_their_ratio() -> None:
     low, high = [0.02, 0.021, 0.019, 0.02], [0.03, 0.0301, 0.0299, 0.03]
     outcome = judge(compared(direction="same"), runs(low, high))
     assert (outcome.verdict, outcome.figures and outcome.figures.scale) == ("refuted", "ratio")
-    unseen = judge(compared(direction="higher"), runs([0.0, *low[1:]], high))
+    unseen = judge(compared(direction="higher", scale="ratio"), runs([0.0, *low[1:]], high))
     assert unseen.verdict_text == (
         "cannot be seen because 0 has no logarithm; its claim needs another scale"
     )
+
+
+def test_means_of_which_one_is_0_are_compared_as_counts() -> None:
+    """A fall to 0 has a verdict, whether it is measured or published."""
+    fall = judge(compared(direction="lower"), runs([0.31, 0.28, 0.35, 0.3], [0.0, 0.0, 0.01, 0.0]))
+    assert (fall.verdict, fall.figures and fall.figures.scale) == ("reproduced", "count")
+    claim = compared(direction="lower", published="27 to 0")
+    less = judge(claim, runs([4.5, 5.0, 6.0, 5.0], [0.1, 0.2, 0.1, 0.15]))
+    assert (less.verdict, less.detail) == ("direction only", "smaller than published")
 
 
 def test_what_was_not_measured_cannot_be_seen() -> None:
