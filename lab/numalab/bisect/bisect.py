@@ -122,7 +122,11 @@ def _ends(
                 reason = f"{rule.measure} cannot be seen in this mode because {taken.untimed}"
                 raise _EndFailedError(reason, 1)
         comparison = compare_samples(
-            ends[0].values, ends[1].values, direction=Direction.NONE, family=rule.looks
+            ends[0].values,
+            ends[1].values,
+            direction=Direction.NONE,
+            family=rule.looks,
+            names=("good", "bad"),
         )
         if comparison.shown:
             return count, ends

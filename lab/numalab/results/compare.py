@@ -57,6 +57,8 @@ _HOST: Mapping[str, Callable[[Manifest], Any]] = {
     "placement": lambda run: run.planned_cpus,
 }
 
+_SIDES = ("the first result", "the second result")
+
 
 @dataclass(frozen=True)
 class MeasureVersus:
@@ -216,7 +218,9 @@ def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
             for row in cell.rows
             if row.reason is None and (row.about.direction != "none") == directed
         ]
-        compared = compare_table([(row.before, row.after, row.about.direction) for _, row in rows])
+        compared = compare_table(
+            [(row.before, row.after, row.about.direction) for _, row in rows], [_SIDES] * len(rows)
+        )
         comparisons.update(
             ((name, row.about.measure), comparison)
             for (name, row), comparison in zip(rows, compared, strict=True)
@@ -227,23 +231,14 @@ def _judged(cells: Sequence["_Cell"]) -> tuple[CellVersus, ...]:
             measures=tuple(
                 replace(
                     row.about,
-                    comparison=_of_enough_runs(comparison, cell.versus.runs)
-                    if (comparison := comparisons.get((cell.versus.cell, row.about.measure)))
-                    else row.about.comparison,
+                    comparison=comparisons.get((cell.versus.cell, row.about.measure))
+                    or row.about.comparison,
                 )
                 for row in cell.rows
             ),
         )
         for cell in cells
     )
-
-
-def _of_enough_runs(comparison: Comparison, runs: Sequence["RunsOfCell"]) -> Comparison:
-    """Return a comparison as not comparable where a side has too few runs to show a difference."""
-    measured = comparison.before is not None and comparison.after is not None
-    if not measured or min(len(side.finished) for side in runs) >= FEWEST:
-        return comparison
-    return replace(comparison, outcome="not comparable", verdict=TOO_FEW)
 
 
 def _cell(name: str, before: _Side, after: _Side, always: Sequence[str]) -> _Cell:
@@ -334,6 +329,9 @@ def _measure(
         if len({getattr(info, what) for info in infos}) > 1
     ]
     reason = f"the runs differ in {'; '.join(reasons)}" if reasons else None
+    measured = all(any(value is not None for value in side) for side in (before, after))
+    if reason is None and measured and min(len(old), len(new)) < FEWEST:
+        reason = TOO_FEW  # a test that cannot show anything would only widen the correction
     unknown = not_comparable(before, after, reason or "")
     info = about.info
     versus = MeasureVersus(name, info.unit, info.direction, info.kind, unknown)

@@ -31,7 +31,7 @@ SIDES: Names = ("before", "after")
 LEVEL = 0.05  # how often a table without any real difference may show one
 POWER = 0.8  # how often the smallest effect would have been shown
 FEWEST = 3  # runs on each side
-TOO_FEW = f"too few runs to compare (at least {FEWEST} of each variant)"
+TOO_FEW = f"too few runs to compare (at least {FEWEST} on each side)"
 _LEAST_P = 0.0001  # of less only this is said
 MOST_EXACT = 120  # runs of both sides; with more, the normal approximation is close
 # A whole number stands for anything within half of it, which is this much variance (Sheppard).
@@ -99,15 +99,20 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def compare_samples(
-    before: Values, after: Values, *, direction: Direction, family: int = 1
+    before: Values,
+    after: Values,
+    *,
+    direction: Direction,
+    family: int = 1,
+    names: Names = SIDES,
 ) -> Comparison:
-    """Compare two variants by one measure; None is a run without a value.
+    """Compare two variants, called `names`, by one measure; None is a run without a value.
 
     p is multiplied by `family`, the number of comparisons: Holm's first and strictest step.
     """
-    comparison = _tested(before, after, family, SIDES)
+    comparison = _tested(before, after, family, names)
     corrected = None if comparison.p_value is None else min(1.0, family * comparison.p_value)
-    return _judged(comparison, corrected, direction, SIDES)
+    return _judged(comparison, corrected, direction, names)
 
 
 def compare_table(

@@ -173,7 +173,7 @@ def test_a_step_without_valid_times_is_not_judged(disturbed: str, reason: str) -
     ("taken", "code", "words"),
     [
         (StepValues(MEASURED), 1, "the two ends do not differ in task_migrations"),
-        (StepValues((None,) * 8), 1, "not measured"),
+        (StepValues((None,) * 8), 1, "not measured and not measured; no run of good could"),
         (
             StepValues(skipped="it does not build\nfair.c:1: error", exit_code=5),
             5,

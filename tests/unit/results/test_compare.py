@@ -288,7 +288,7 @@ def test_a_measure_that_got_lost_does_not_pass(other: Path) -> None:
     set_measure(other, AFTER, "idle_while_overloaded", [None, None, None])
     done = numalab(EXAMPLE, other, "--fail-on", "worse")
     assert done.exit_code == 1
-    assert "no run of after could measure it" in " ".join(done.stdout.split())
+    assert "no run of the second result could measure it" in " ".join(done.stdout.split())
     # One without a better direction was never judged.
     set_measure(other, AFTER, "idle_while_overloaded", [1.0, 2.0, 3.0])
     set_measure(other, AFTER, "task_migrations", [None, None, None])
@@ -380,6 +380,32 @@ def test_too_few_runs_to_show_a_difference_do_not_pass(other: Path) -> None:
         done = numalab(*sides, "--fail-on", "worse")
         assert done.exit_code == 1
         assert f"measures: {TOO_FEW}" in " ".join(done.stdout.split())
+        assert "0 of " not in done.stdout
+        directed = [row.comparison for row in cell.measures if row.direction != "none"]
+        assert all(row.p_value is None for row in directed)
+
+
+def test_a_cell_with_too_few_runs_counts_for_no_correction(other: Path, tmp_path: Path) -> None:
+    """Its tests could show nothing, and would hide what another cell shows."""
+
+    def without_the_third_before(plan: Any) -> None:
+        plan["runs"] = [
+            run for run in plan["runs"] if (run["variant"], run["seed"]) != ("before", 3)
+        ]
+
+    first = Path(shutil.copytree(EXAMPLE, tmp_path / "first"))
+    for path in (first, other):
+        edit(path / "plan.json", without_the_third_before)
+        (path / "runs" / f"{BEFORE}_3").rename(tmp_path / f"{path.name}_lost")
+    set_measure(other, AFTER, "idle_while_overloaded", [13.1, 13.2, 13.4])
+    versus = compare_results(Results(first), Results(other))
+    (cell,) = (cell for cell in versus.cells if cell.cell == AFTER)
+    tested = [row for row in cell.measures if row.comparison.p_value is not None]
+    (worse,) = (row for row in tested if row.measure == "idle_while_overloaded")
+    assert worse.comparison.family == sum(row.direction != "none" for row in tested)
+    assert worse.comparison.verdict.startswith(
+        "all 3 runs of the second result are above all 3 of the first result"
+    )
 
 
 def test_500_failed_cells_leave_room_for_what_differs(tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ def _cell(cell: CellVersus) -> list[RenderableType]:
         style = OUTCOME_STYLES["not comparable"]
         parts.append(Text(f"{few} of {len(cell.measures)} measures: {TOO_FEW}", style))
     same = cell.count("no difference shown")
-    parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
+    if same or not few:
+        parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
     return parts
 
 
