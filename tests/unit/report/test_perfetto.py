@@ -125,13 +125,15 @@ def test_slices_tell_where_a_counter_only_keeps_its_last_value() -> None:
 
 
 def test_a_decision_about_a_task_that_is_not_of_interest_has_no_flow() -> None:
-    move = Decision(1.0, "move", 999, "sshd", 2, 1, 6, 3)
+    move = Decision(0.0, "move", 999, "sshd", 2, 1, 6, 3)
     trace = rendered(with_findings(sample_report(), decisions=(move,)))
     by_uuid = tracks(trace)
     (event,) = (p.track_event for p in trace.packet if p.track_event.name == "numa move")
     track = by_uuid[event.track_uuid]
     assert (track.name, by_uuid[track.parent_uuid].name) == ("sshd/999", "other tasks")
     assert not event.flow_ids
+    ranks = {track.name: track.sibling_order_rank for track in by_uuid.values()}
+    assert ranks["tasks of interest"] < ranks["other tasks"]
 
 
 def test_hostile_names_are_shown_as_what_they_are() -> None:

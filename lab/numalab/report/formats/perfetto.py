@@ -115,6 +115,8 @@ def _spans(writer: _Writer, timeline: Timeline, decisions: tuple[Decision, ...])
     flows: dict[str, list[tuple[int, int]]] = {
         span.task: [] for span in timeline.spans if span.of_interest
     }
+    if flows:
+        writer.track("tasks", "tasks of interest")  # above the other tasks
     for span in sorted(timeline.spans, key=lambda span: span.start_ms):
         while waiting and waiting[0][1].at_ms <= span.start_ms:
             _decide(writer, *waiting.pop(0), flows)
