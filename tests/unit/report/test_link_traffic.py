@@ -65,13 +65,15 @@ def test_a_run_that_has_ended_is_no_traffic_of_0(report: CellReport) -> None:
     """Of a constant rate, runs of other lengths have the same mean, and then no drawing."""
     runs = []
     for run in report.findings:
-        length = 1250.0 if run.variant == "after" else 2500.0 * (1 + run.run.endswith("1"))
+        length = 1251.0 if run.variant == "after" else 2500.0 * (1 + run.run.endswith("1"))
         at = (length / 2, length)
         constant = TimeSeries("memory_node", "", "MB/s", 0, at, (100.0, 100.0))
         ended = replace(run.findings, series=(constant,), length_ms=length)
         runs.append(replace(run, findings=ended))
     shown = dict(link_traffic(replace(report, findings=tuple(runs))))
-    assert {name: len(parts) for name, parts in shown.items()} == {"before": 4, "after": 1}
+    assert {name: len(parts) for name, parts in shown.items()} == {"before": 4, "after": 2}
+    assert shown["before"][1]["title"] == "1,250 to 2,500 ms"
+    assert shown["after"][1]["title"] == "1,250 to 1,251 ms"
     texts = {part["text"] for parts in shown.values() for part in parts}
     assert texts == {"memory of node 0 100 MB/s"}
 

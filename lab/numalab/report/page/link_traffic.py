@@ -35,6 +35,9 @@ def link_traffic(report: CellReport) -> list[tuple[str, list[Json]]]:
         ]
         for variant in report.variants
     }
+    ended = {run.variant: 0.0 for run in report.findings}
+    for run in report.findings:
+        ended[run.variant] = max(ended[run.variant], run.findings.length_ms)
     most = max((rate for parts in rates.values() for part in parts for rate in part.values()),
                default=0.0)  # fmt: skip
     if not most:
@@ -43,8 +46,8 @@ def link_traffic(report: CellReport) -> list[tuple[str, list[Json]]]:
         (
             name,
             [
-                _shown(report.topology, part, most, *window)
-                for part, window in zip(parts, windows, strict=True)
+                _shown(report.topology, part, most, begin, min(end, ended[name]))
+                for part, (begin, end) in zip(parts, windows, strict=True)
                 if part
             ],
         )
