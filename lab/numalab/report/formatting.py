@@ -34,14 +34,14 @@ COMPACT_NOTE = "Events, timelines, curves and sched domains are not stored. Reco
 def decimals(values: Iterable[float | None]) -> int:
     """Return the number of decimals of a row of figures: 0 to 3, fewer for larger figures.
 
-    All figures of a row have the same number, so that they line up. Where all are below 0.001, it
+    All figures of a row have the same number, so that they line up. Where all are below 0.01, it
     is that of two digits of the largest, at most 9.
     """
     numbers = [abs(value) for value in values if value is not None]
     if all(value == int(value) for value in numbers):
         return 0
     largest = max(numbers)
-    if largest < 0.001:
+    if largest < 0.01:
         return min(9, 1 + ceil(-log10(largest)))
     return next((places for limit, places in ((1, 3), (100, 2), (1000, 1)) if largest <= limit), 0)
 
@@ -66,17 +66,18 @@ def mean_and_stddev(summary: Summary | None, places: int, *, grouped: bool = Tru
 def row_decimals(summaries: Iterable[Summary | None]) -> int:
     """Return the decimals for the means and standard deviations of one comparison.
 
-    Enough for the means, and up to 3 where a standard deviation would otherwise read as 0, but none
-    for means of 1000 and above.
+    Enough for the means, and up to 3 (of means below 0.01 one more than theirs) where a standard
+    deviation would otherwise read as 0, but none for means of 1000 and above.
     """
     present = [summary for summary in summaries if summary is not None]
     places = decimals([summary.mean for summary in present])
     spreads = [summary.stddev for summary in present if summary.stddev]
     if not spreads or max(abs(summary.mean) for summary in present) >= 1000:
         return places
-    if max(spreads) >= 0.001:
-        places = min(places, 3)  # more digits of such a mean say nothing
-    return max(places, min(3, ceil(-log10(min(spreads)))))
+    # More than two digits of the larger deviation say nothing.
+    places = min(places, max(3, 1 + ceil(-log10(max(spreads)))))
+    most = min(9, places + 1) if places > 3 else 3
+    return max(places, min(most, ceil(-log10(min(spreads)))))
 
 
 def change(comparison: MeasureComparison, index: int) -> str:

@@ -34,7 +34,8 @@ def pair(
         ([1234.5, 0.1], 0),
         ([None, None], 0),
         ([-0.25], 3),
-        ([0.001, 0.0001], 3),
+        ([0.01, 0.001], 3),
+        ([0.0014, 0.0011], 4),
         ([0.0001, 0.0002], 5),
         ([0.0, -0.000912], 5),
         ([1e-30], 9),
@@ -51,6 +52,9 @@ def test_a_small_stddev_gets_the_decimals_to_be_seen() -> None:
     assert formatting.row_decimals([None, None]) == 0
     assert formatting.row_decimals([summary_of(1e-4, 1e-5), summary_of(2e-4, 0.0)]) == 5
     assert formatting.row_decimals([summary_of(1e-4, 1e-5), summary_of(2e-4, 0.5)]) == 3
+    assert formatting.row_decimals([summary_of(0.0014, 0.001), summary_of(0.0011, 1e-4)]) == 4
+    assert formatting.row_decimals([summary_of(1.25e-7, 5e-9), summary_of(2.25e-7, 5e-9)]) == 9
+    assert formatting.row_decimals([summary_of(0.005, 1e-8), summary_of(0.006, 1e-3)]) == 5
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ def _tested(test: ClaimTest, judgement: SizeJudgement, unit: str) -> Iterator[st
     yield f"change{what} {change} {of_change}, {low} to {high} ({level} interval)"
     p_value = judgement.p_value
     p_text = f"p < {_LEAST_P}" if p_value < _LEAST_P else f"p = {p_value:.2g}"
-    p_text += " of a change beyond the margin" * (test.claim.towards == "same")
+    p_text += " against a change beyond the margin" * (test.claim.towards == "same")
     one_of = f", one of {judgement.size} {judgement.family} claims" if judgement.size > 1 else ""
     yield f"{p_text}{one_of}"
 

@@ -371,5 +371,5 @@ def test_the_p_value_of_no_change_says_of_what_it_is() -> None:
     same = [100.0, 101.0, 100.5, 99.5]
     outcome = judge(compared(direction="same"), runs(same, same))
     assert outcome.verdict == "reproduced"
-    assert "p = 0.029 of a change beyond the margin, 4 and 4 runs" in outcome.measured
+    assert "p = 0.029 against a change beyond the margin, 4 and 4 runs" in outcome.measured
     assert "margin" not in judge(compared(), runs(same, same)).measured
