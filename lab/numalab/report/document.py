@@ -61,7 +61,8 @@ class CellWorkload:
 class VariantInfo:
     """One variant: usually a kernel. The first variant of a report is the baseline.
 
-    `scheduler` is a sched_ext scheduler with its version and arguments, "" for EEVDF.
+    `scheduler` is a sched_ext scheduler with its version and arguments, "" for EEVDF. `tunables`
+    are those that not all variants have alike, such as `kernel/numa_balancing=0`.
     """
 
     name: str
@@ -73,11 +74,14 @@ class VariantInfo:
     compiler: str = ""
     summary: str = ""
     scheduler: str = ""
+    tunables: tuple[str, ...] = ()
 
     @property
     def build(self) -> str:
-        """The release, the patch series and the scheduler."""
-        return " + ".join(filter(None, [self.release, *self.series, self.scheduler]))
+        """The release, the patch series, the scheduler and the tunables."""
+        return " + ".join(
+            filter(None, [self.release, *self.series, self.scheduler, *self.tunables])
+        )
 
 
 @dataclass(frozen=True)

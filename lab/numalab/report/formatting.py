@@ -239,9 +239,9 @@ def p_value(value: float) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
 
 
-def samples(comparison: MeasureComparison) -> str:
+def samples(summaries: Iterable[Summary | None]) -> str:
     """Write the number of runs of each variant: `3`, or `3/2` where the numbers differ."""
-    counts = [str(summary.n if summary else 0) for summary in comparison.summaries]
+    counts = [str(summary.n if summary else 0) for summary in summaries]
     return counts[0] if len(set(counts)) == 1 else "/".join(counts)
 
 

@@ -99,8 +99,8 @@ def test_an_interval_has_no_exponent() -> None:
 
 
 def test_samples_tell_where_variants_differ_in_number() -> None:
-    assert formatting.samples(sample_report().comparisons[0]) == "3"
-    assert formatting.samples(pair(summary_of(1), None)) == "3/0"
+    assert formatting.samples(sample_report().comparisons[0].summaries) == "3"
+    assert formatting.samples([summary_of(1), None]) == "3/0"
 
 
 @pytest.mark.parametrize("kind", [MeasureKind.TIMING, MeasureKind.PLACEMENT])

@@ -41,6 +41,17 @@ def test_three_variants_have_room() -> None:
         assert sum(line[:1] == [name] for line in lines) == 2, text
 
 
+def test_each_variant_is_named_with_its_kernel_and_what_else_differs() -> None:
+    report = sample_report()
+    off = replace(report.variants[1], tunables=("kernel/numa_balancing=0",))
+    report = replace(report, variants=(report.variants[0], off))
+    head = shown(report).partition("Measure")[0]
+    assert re.search(
+        r"^before +6\.12\.48-old-groups \+ old-group-construction: ", head, re.MULTILINE
+    )
+    assert re.search(r"^after +6\.12\.48 \+ kernel/numa_balancing=0$", head, re.MULTILINE)
+
+
 def test_colour_adds_nothing_but_colour() -> None:
     report = sample_report()
     colored = shown(report, color=True)

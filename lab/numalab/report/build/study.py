@@ -1,5 +1,6 @@
 """Builds the report of each cell from stored results, without a guest."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -203,7 +204,7 @@ def _gather(
             *(f"{cell}: {name}, the baseline, has no finished run" for name in lacking),
             *filter(None, (describe_numbers(stored), _emulators(runs), _hosts(runs))),
         ),
-        variants=tuple(_variant(study, name, (*runs, *every)) for name in variants),
+        variants=_variants(study, variants, (*runs, *every)),
         measures=infos,
         key_measures=keys,
         runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
@@ -278,12 +279,28 @@ def _samples(
     return {info.name: [run.value(info.name) for run in runs] for info in infos}
 
 
-def _variant(study: Study, name: str, runs: Sequence[StoredRun]) -> document.VariantInfo:
-    """Describe a variant as its first of these runs has it."""
-    own = of_variant(runs, name)
-    if not own:
+_TUNABLES = re.compile("^(/proc/sys|/sys/kernel/debug/sched)/")
+
+
+def _variants(
+    study: Study, names: Sequence[str], runs: Sequence[StoredRun]
+) -> tuple[document.VariantInfo, ...]:
+    """Describe each variant as its first of these runs has it, with the tunables that differ."""
+    firsts = [next(iter(of_variant(runs, name)), None) for name in names]
+    values = [first.manifest.tunables for first in firsts if first]
+    paths = {path for own in values for path in own}
+    differing = sorted(path for path in paths if len({own.get(path) for own in values}) > 1)
+    return tuple(
+        _variant(study, name, first, differing) for name, first in zip(names, firsts, strict=True)
+    )
+
+
+def _variant(
+    study: Study, name: str, run: StoredRun | None, differing: Sequence[str]
+) -> document.VariantInfo:
+    if run is None:
         return document.VariantInfo(name, study.variants[name].kernel, "no finished run", "", "")
-    manifest = own[0].manifest
+    manifest = run.manifest
     kernel, scheduler = manifest.kernel, manifest.scheduler
     return document.VariantInfo(
         name=name,
@@ -294,6 +311,11 @@ def _variant(study: Study, name: str, runs: Sequence[StoredRun]) -> document.Var
         series=tuple(f"{s.name} ({_patches(s.patches)})" for s in kernel.series),
         compiler=kernel.compiler,
         scheduler=scheduler.title if scheduler else "",
+        tunables=tuple(
+            f"{_TUNABLES.sub('', path)}={manifest.tunables[path]}"
+            for path in differing
+            if path in manifest.tunables
+        ),
     )
 
 

@@ -6,6 +6,7 @@ fit `MOST_LINES` lines; a text about one cell has all its tables.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from textwrap import wrap
 
 from numalab.measure import MeasureKind
@@ -116,7 +117,7 @@ def _fields(name: str, texts: Iterable[str]) -> Iterator[ReportPart]:
 
 def _kernel(variant: VariantInfo) -> str:
     source = "" if variant.source_version in variant.release else f" ({variant.source_version})"
-    return " + ".join([f"{variant.release}{source}", *variant.series])
+    return replace(variant, release=f"{variant.release}{source}").build
 
 
 def _field(name: str, text: str) -> list[str]:

@@ -196,7 +196,7 @@ def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
     for index in range(1, len(report.variants)):
         cells += [formatting.change(row, index), formatting.interval(row.versus_of(index))]
     outcomes = [row.outcome_of(index) for index in range(1, len(report.variants))]
-    return [*cells, formatting.samples(row), *(outcomes or [row.outcome]), info.kind]
+    return [*cells, formatting.samples(row.summaries), *(outcomes or [row.outcome]), info.kind]
 
 
 def _folded(report: CellReport, rows: Sequence[MeasureComparison], noun: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The report on a terminal: unfinished runs, a table of measures, verdicts and claims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -53,7 +53,10 @@ class TableFormat:
         """Return the summary and the tables; the last table has the notes."""
         page = Text.assemble("page: ", str(results.html.absolute()))
         several = study.cells > 1
-        tables = (render_cell(report, several=several) for report in study.reports)
+        tables = (
+            render_cell(report, several=several, compared=study.reports * (place == 0))
+            for place, report in enumerate(study.reports)
+        )
         notes = _notes(study.reports, why_mode=self.why_mode)
         reach = [Text(line) for line in reach_lines(study.reach)] if study.reach else []
         return Group(*render_first(study), *tables, *reach, *notes, page)
@@ -142,15 +145,19 @@ def render_lines(lines: Iterable[str]) -> list[RenderableType]:
 
 def render_terminal(report: CellReport) -> RenderableType:
     """Render a study of one cell for a terminal; it reads the same without colour."""
-    return Group(render_cell(report, several=False), *_notes([report], why_mode=True))
+    return Group(
+        render_cell(report, several=False, compared=[report]), *_notes([report], why_mode=True)
+    )
 
 
-def render_cell(report: CellReport, *, several: bool) -> RenderableType:
+def render_cell(
+    report: CellReport, *, several: bool, compared: Sequence[CellReport]
+) -> RenderableType:
     """Render one cell: its verdict, machine and workload, its table and its claims.
 
     The key measures come first, then what differs, then the metrics of the workload; all other
     measures are counted. One of several cells has its name instead of the question, and at most
-    `MOST_ROWS` rows that differ.
+    `MOST_ROWS` rows that differ. The variants are those of the cells `compared`.
     """
     keys = [row for row in report.comparisons if row.measure in report.key_measures]
     listed = listed_comparisons(report)
@@ -161,6 +168,7 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
         _line("machine", formatting.machine_line(report)),
         _line("workload", report.workload.command),
         _line("runs", f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"),
+        *_variants(compared),
         Text(),
         *_measures(report, MOST_ROWS if several else len(listed)),
     ]
@@ -172,6 +180,21 @@ def render_cell(report: CellReport, *, several: bool) -> RenderableType:
         text = nothing_shown(hidden, "more measure")
         lines.append(Text(f"{text}: see the page or report.json", "dim"))
     return Group(*lines, Text())
+
+
+def _variants(reports: Iterable[CellReport]) -> list[RenderableType]:
+    """Name the kernel, series and differing tunables of each variant; shared series are counted."""
+    variants = [variant for report in reports for variant in report.variants]
+    every = [set(variant.series) for variant in variants]
+    shared = set.intersection(*every) if every else set()
+    lines = {}
+    for variant in variants:
+        own = tuple(name for name in variant.series if name not in shared)
+        more = (f"{len(shared)} series of all variants",) if len(variants) > 1 < len(shared) else ()
+        build = replace(variant, series=(*more, *own)).build if more else variant.build
+        name = shortened_name(variant.name, LONGEST_GROUP)
+        lines[name, build] = _line(name, build)
+    return list(lines.values())
 
 
 def _notes(reports: Sequence[CellReport], *, why_mode: bool) -> list[RenderableType]:
@@ -240,7 +263,7 @@ def _row(report: CellReport, comparison: MeasureComparison, side: Sequence[int])
     cells: list[Text | str] = []
     for index in side:
         cells += formatting.mean_and_stddev(comparison.summaries[index], places)
-    cells.append(formatting.samples(comparison))
+    cells.append(formatting.samples([comparison.summaries[index] for index in side]))
     for index in side[1:]:
         style = OUTCOME_STYLES[comparison.outcome_of(index)]
         cells.append(Text(formatting.change(comparison, index), style))

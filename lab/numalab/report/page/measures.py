@@ -31,7 +31,7 @@ def measure_row(report: CellReport, row: MeasureComparison) -> Json:
             }
             for index in range(1, len(report.variants))
         ],
-        "n": formatting.samples(row),
+        "n": formatting.samples(row.summaries),
         "strip": render_strip(report, row),
         "strip_text": "; ".join(
             ", ".join(f"{value:.4g}" for value in report.values(variant.name, info.name)) or "none"

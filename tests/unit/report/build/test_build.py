@@ -50,6 +50,16 @@ def test_the_examples_are_what_their_runs_give(path: Path, request: pytest.Fixtu
     assert len(set(links(study, example))) == len(study.reports)
 
 
+def test_variants_of_one_kernel_differ_in_their_tunables() -> None:
+    study = gather(Results(EXAMPLE.with_name("less-busy-nodes-half")))
+    (report,) = study
+    before, tuned = (variant for variant in report.variants if variant.name != "without")
+    assert "numa_balancing/scan_delay_ms=100" in before.tunables
+    assert tuned.tunables == ("kernel/numa_balancing=0",)
+    changelog = " ".join(render_changelog(study).split())
+    assert "(1 patch) + kernel/numa_balancing=0 Workload:" in changelog
+
+
 def test_the_readme_shows_the_example() -> None:
     table = Results(EXAMPLE).changelog.read_text(encoding="utf-8").split("\n\n")
     (shown,) = (part for part in table if part.startswith("Measure (unit)"))
