@@ -147,19 +147,21 @@ def listed_comparisons(report: CellReport, variant: str | None = None) -> list[M
     return [row for section in sections(report, variant) for row in section.rows]
 
 
-def nothing_shown(rows: Sequence[MeasureComparison], noun: str) -> str:
-    """Count the comparisons that show nothing: `8 counters, no difference shown`.
+def nothing_shown(rows: Sequence[MeasureComparison]) -> str:
+    """Count the comparisons of a cell that show nothing, by their outcomes.
 
-    Those of which no variant was compared with the baseline are counted apart.
+    Every form counts all measures of the cell, whichever it lists.
     """
-    compared = sum(
-        any(versus is not None and versus.outcome != "not comparable" for versus in row.versus)
+    outcomes = [
+        {versus.outcome for versus in row.versus if versus is not None} or {"not comparable"}
         for row in rows
-    )
-    if not compared:
-        return f"{counted(len(rows), noun)}, not compared"
-    more = f"; {len(rows) - compared} not compared" if compared < len(rows) else ""
-    return f"{counted(compared, noun)}, no difference shown{more}"
+    ]
+    alone = sum(item == {"not comparable"} for item in outcomes)
+    same = sum(item <= {"no difference shown", "not comparable"} for item in outcomes) - alone
+    if not same:
+        return f"{counted(alone, 'measure')}, not compared"
+    more = f"; {alone} not comparable" * (alone > 0)
+    return f"{same} of {counted(len(rows), 'measure')}: no difference shown{more}"
 
 
 def headlines(report: CellReport) -> list[MeasureComparison]:

@@ -14,13 +14,17 @@ from numalab.statistics.comparison import FEWEST, LEVEL, TOO_FEW, Comparison, sm
 from numalab.statistics.summary import Summary
 from numalab.units import counted, runs_of
 
-STATISTICS_NOTE = (
+TEST_NOTE = (
     f"better, worse, different: p < {LEVEL} after Holm's correction for the number of measures. "
     "Exact Mann-Whitney test if there are enough runs; else Welch's t, and the two sides must not "
-    f"overlap ({FEWEST} and {FEWEST} runs do not overlap by chance in "
-    f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases). The 95 % interval is Welch's, of the means, "
-    "and may disagree with the outcome"
+    "overlap"
 )
+CHANCE_NOTE = (
+    f" ({FEWEST} and {FEWEST} runs do not overlap by chance in "
+    f"{smallest_rank_p(FEWEST, FEWEST):.0%} of cases)"
+)
+INTERVAL_NOTE = ". The 95 % interval is Welch's, of the means, and may disagree with the outcome"
+STATISTICS_NOTE = f"{TEST_NOTE}{CHANCE_NOTE}{INTERVAL_NOTE}"
 NOT_SUPPORTED = "n/s"
 LOST_NOTE = "figures from the trace may be wrong in either direction"
 NOT_SUPPORTED_NOTE = f"{NOT_SUPPORTED}: no run measured it; it is not 0"
@@ -357,16 +361,28 @@ def seeds_line(report: CellReport) -> str:
     )
 
 
-def notes(report: CellReport) -> list[str]:
-    """Return the notes below a table: when its figures are valid, and which figures are missing."""
+def lost_line(report: CellReport) -> str:
+    """Say how many trace events were lost, and in how many runs; empty if none were."""
+    lost = [run.provenance.lost_events for run in report.runs if run.provenance.lost_events]
+    if not lost:
+        return ""
+    runs = f"{len(lost)} of {runs_of(len(report.runs))}"
+    return f"{sum(lost)} trace events, in {runs}; {LOST_NOTE}"
+
+
+def notes(report: CellReport, *, intervals: bool = True) -> list[str]:
+    """Return the notes below a table: when its figures are valid, and which figures are missing.
+
+    With `intervals`, the table has some.
+    """
     kinds = {report.measure(row.measure).kind for row in report.comparisons}
     lines = [*report.remarks, *(report.mode.note(kind) for kind in sorted(kinds))]
-    if any(row.versus for row in report.comparisons):
-        lines.append(STATISTICS_NOTE)
+    versus = [side for row in report.comparisons for side in row.versus if side is not None]
+    if versus:
+        few = any(side.before and side.before.n == FEWEST for side in versus)
+        lines.append(f"{TEST_NOTE}{CHANCE_NOTE * few}{INTERVAL_NOTE * intervals}")
     if any(None in row.summaries for row in report.comparisons):
         lines.append(NOT_SUPPORTED_NOTE)
-    if lost := sum(run.provenance.lost_events for run in report.runs):
-        lines.append(f"{lost} trace events were lost; {LOST_NOTE}")
     if unfinished := len(report.unfinished):
         lines.append(
             f"{unfinished} of {runs_of(len(report.runs))} gave no result; no figure has them"

@@ -257,14 +257,13 @@ def _runs(report: CellReport, index: int) -> str:
     return " and ".join(map(str, dict.fromkeys(counts)))
 
 
-def _hidden(report: CellReport) -> list[MeasureComparison]:
-    """Return the measures of a cell that are in no table here."""
+def _has_more(report: CellReport) -> bool:
+    """Return whether a cell has measures that are in no table here."""
     shown = {row.measure for row in cell_tables.listed_comparisons(report)}
-    return [
-        row
+    return any(
+        row.measure not in shown and not cell_tables.has_a_table(report.measure(row.measure))
         for row in report.comparisons
-        if row.measure not in shown and not cell_tables.has_a_table(report.measure(row.measure))
-    ]
+    )
 
 
 def _footer(reports: Sequence[CellReport]) -> list[str]:
@@ -281,8 +280,8 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
         notes.append(f"{plus}{MODELLED_NOTE}.")
     if compared and any(None in row.summaries for _, row in every):
         notes.append(f"{formatting.NOT_SUPPORTED_NOTE}.")
-    if len(reports) == 1 and (hidden := _hidden(reports[0])):
-        notes.append(f"{cell_tables.nothing_shown(hidden, 'more measure')}: see report.json.")
+    if len(reports) == 1 and _has_more(reports[0]):
+        notes.append(f"{cell_tables.nothing_shown(reports[0].comparisons)}: see report.json.")
     runs = [run for report in reports for run in report.runs]
     if lost := sum(run.provenance.lost_events for run in runs):
         notes.append(f"{lost} trace events were lost; {formatting.LOST_NOTE}.")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from numalab.report import formatting
-from numalab.report.cell_tables import is_vm_counter, listed_comparisons, nothing_shown
+from numalab.report.cell_tables import is_vm_counter, listed_comparisons
 from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import CellDifferences
 from numalab.report.document import CellReport, StudyResults
@@ -157,6 +157,8 @@ def _facts(report: CellReport) -> list[str]:
         kernel = variant.build
         rows.append((variant.name, kernel))
     rows += [("workload", report.workload.command), ("runs", runs)]
+    if lost := formatting.lost_line(report):
+        rows.append(("lost", lost))
     return _table(("", ""), [(escaped(name), escaped(text)) for name, text in rows])
 
 
@@ -201,5 +203,5 @@ def _cells(report: CellReport, row: MeasureComparison) -> list[str]:
 
 def _folded(report: CellReport, rows: Sequence[MeasureComparison], noun: str) -> list[str]:
     table = _table(_heads(report), [_cells(report, row) for row in rows])
-    summary = f"<summary>{nothing_shown(rows, noun)}</summary>"
+    summary = f"<summary>{noun.capitalize()}s</summary>"
     return ["<details>", summary, "", *table, "", "</details>"]

@@ -17,7 +17,7 @@ from numalab.report.comparisons import MeasureComparison
 from numalab.report.differences import MeasureDifference
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
-from numalab.report.formatting import MOST_CELLS, MOST_DIFFERENCES, shortened_name
+from numalab.report.formatting import MOST_CELLS, MOST_DIFFERENCES, printable, shortened_name
 from numalab.report.named_rows import LONGEST_GROUP, Column, NamedRow, NamedRows
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
@@ -74,6 +74,9 @@ def render_first(study: StudyResults) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(f"{study.verdict}\n")] if study.verdict else []
     if first:
         parts += [_line(study.study, first, "bold dark_orange"), *render_lines(causes)]
+    if study.cells > 1 and (lossy := [cell for cell in study if formatting.lost_line(cell)]):
+        text = f"trace events were lost in {len(lossy)} of {study.cells} cells: see `lost` there"
+        parts.append(Text(text, "bold dark_orange"))
     if broken and study.cells > 1:
         title = f"{len(broken)} claims do not hold" if len(broken) > 1 else "1 claim does not hold"
         parts += [Text(title, "bold dark_orange")]
@@ -161,9 +164,11 @@ def render_cell(
     """
     keys = [row for row in report.comparisons if row.measure in report.key_measures]
     listed = listed_comparisons(report)
+    lost = formatting.lost_line(report)
     title = _line("cell", report.cell, "bold") if several else _line(report.study, report.question)
     lines: list[RenderableType] = [
         title,
+        *([_line("lost", lost, "bold dark_orange")] if lost else []),
         _line("verdict", report.verdict, "bold"),
         _line("machine", formatting.machine_line(report)),
         _line("workload", report.workload.command),
@@ -176,8 +181,8 @@ def render_cell(
         lines += [line for comparison in keys for line in _verdicts(comparison)]
     if report.claims:
         lines.extend([Text(), *_claims(report)])
-    if hidden := [row for row in report.comparisons if row not in listed]:
-        text = nothing_shown(hidden, "more measure")
+    if any(row not in listed for row in report.comparisons):
+        text = nothing_shown(report.comparisons)
         lines.append(Text(f"{text}: see the page or report.json", "dim"))
     return Group(*lines, Text())
 
@@ -198,20 +203,20 @@ def _variants(reports: Iterable[CellReport]) -> list[RenderableType]:
 
 
 def _notes(reports: Sequence[CellReport], *, why_mode: bool) -> list[RenderableType]:
-    """Render each mode and memory model once, and what the figures are valid for.
-
-    The reason of a mode is one line.
-    """
+    """Render each mode and memory model once, and what the figures are valid for."""
     lines: list[RenderableType] = []
     for title, reason in {report.mode.title: report.mode.reason for report in reports}.items():
-        lines.append(_cut_line(f"mode {title}{f': {reason}' if reason and why_mode else ''}"))
+        lines.append(Text(printable(f"mode {title}{f': {reason}' if reason and why_mode else ''}")))
     models = {report.mode.model: report.topology.name for report in reports if report.mode.model}
     for model, machine in models.items():
         title = f"model of {machine}" if len(models) > 1 else "model"
         lines += [_line("" if place else title, text) for place, text in enumerate(model)]
     for command in dict.fromkeys(report.recreate for report in reports if report.recreate):
         lines.append(_line("compact", f"{formatting.COMPACT_NOTE} {command}"))
-    texts = dict.fromkeys(note for report in reports for note in formatting.notes(report))
+    several = len(reports) > 1  # then the first table has intervals
+    texts = dict.fromkeys(
+        note for report in reports for note in formatting.notes(report, intervals=several)
+    )
     return [*lines, *(Text(note, "dim") for note in texts), Text()]
 
 
