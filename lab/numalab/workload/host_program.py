@@ -310,7 +310,7 @@ def _surround(luggage: Luggage, around: Surroundings, here: bool) -> None:
         words = ["sh", script, f"{seconds * 100:.0f}", f"{seconds:g}", *words]
     steps = []
     if here or around.folder is not None:
-        folder = os.path.normpath(os.path.join(_FOLDER, around.folder or "."))  # noqa: PTH118
+        folder = os.path.normpath(Path(_FOLDER) / (around.folder or "."))
         steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
         steps.append("busybox ip link set lo up")  # for servers and their clients
     if around.returns:

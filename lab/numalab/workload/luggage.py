@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -115,14 +115,14 @@ def _preloaded_here(
 def _guest_has(luggage: Luggage, name: str, folder: str, in_guest: InGuest) -> bool:
     """Whether a library is in the guest's image, on a file system of its kernel, or an `--add`."""
     if "/" not in name:
-        folders = (*USUAL_FOLDERS, *luggage.library_path)
-        return any(in_guest(f"{folder}/{name}") for folder in folders)
-    path = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118
+        return _has_library(name, in_guest, luggage.library_path)
+    path = os.path.normpath(Path(folder) / name)
     return f"folder/{path}" in luggage.files or bool(OF_KERNEL.match(path)) or in_guest(path)
 
 
-def _has_library(name: str, in_guest: InGuest) -> bool:
-    return any(in_guest(f"{folder}/{name}") for folder in USUAL_FOLDERS)
+def _has_library(name: str, in_guest: InGuest, more: Iterable[Path] = ()) -> bool:
+    """Whether a guest has a library in one of the usual folders, or in one `more`."""
+    return any(in_guest(f"{folder}/{name}") for folder in (*USUAL_FOLDERS, *more))
 
 
 def require_preloaded(what: str, errors: str) -> None:

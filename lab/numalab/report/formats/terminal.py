@@ -54,7 +54,7 @@ class TableFormat:
         page = Text.assemble("page: ", str(results.html.absolute()))
         several = study.cells > 1
         tables = (
-            render_cell(report, several=several, compared=study.reports * (place == 0))
+            render_cell(report, several=several, compared=() if place else study.reports)
             for place, report in enumerate(study.reports)
         )
         notes = _notes(study.reports, why_mode=self.why_mode)
