@@ -37,7 +37,7 @@ _VALUES: Mapping[str, tuple[str, str]] = {
     "hex": (r"(?:0[xX])?[\da-fA-F]+", "a number such as 0x20"),
     "string": ('".*"', 'a text such as "x"'),
 }
-_ADDED = re.compile(r"([+-])(?:menu)?config[ \t]+(\w+)[ \t]*")
+_ADDED = re.compile(r"([+-])(?:menu)?config[ \t]+(\w+)[ \t]*(?:#.*)?")
 
 
 @dataclass(frozen=True)

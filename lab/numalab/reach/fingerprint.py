@@ -17,7 +17,7 @@ _INSTRUCTION = re.compile(r"\s*([0-9a-f]+):\t(.*)")
 _RELOCATION = re.compile(r"\s+([0-9a-f]+): (R_X86_64_\w+)\t(.*)")
 _ABSOLUTE = re.compile(r"\b[0-9a-f]+ (?=<)")  # je     45 <f+0x45>
 _COMMENT = re.compile(r"\s+#.*")
-_LOCAL = re.compile(r"(\.[\w.]+?)([+-]0x[0-9a-f]+)?")
+_LOCAL = re.compile(r"([\w.]+?)([+-]0x[0-9a-f]+)?")
 _OF_CODE = re.compile(r"\.([\w.]*text\b|fixup|altinstr).*")
 _IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
 _PADDING = re.compile(r"(data16 |cs )*(nop\w*|xchg +%ax,%ax)\b.*")
@@ -84,7 +84,7 @@ class Targets:
 
     def at(self, value: str, further: int = 0) -> Iterator[tuple[str, int]]:
         """Yield the symbols around a place, `further` bytes behind it, and its offsets in them."""
-        section, offset = _place(value)
+        section, offset = self._place(value)
         offset += further
         for symbol in self._symbols.get(section, ()):
             if symbol.address <= offset < symbol.address + symbol.size:
@@ -97,7 +97,7 @@ class Targets:
         is known, code by its section. In code, the next instruction is `to_next` bytes behind it.
         """
         value = relocation.value
-        section, offset = _place(value)
+        section, offset = self._place(value)
         further = to_next if relocation.kind in _RELATIVE else 0
         if section.startswith(".rodata.str"):
             text = self._data.get(section, b"")[max(offset + further, 0) :].partition(b"\0")[0]
@@ -106,11 +106,14 @@ class Targets:
             return f"{_NUMBER.sub('', name)}{f'+{within:#x}' if within else ''}"
         return section if _OF_CODE.fullmatch(section) else value
 
+    def _place(self, value: str) -> tuple[str, int]:
+        """Return the section and offset of a relocation's value, ("", 0) for a global symbol.
 
-def _place(value: str) -> tuple[str, int]:
-    """Return the section and offset of a relocation's value, ("", 0) for a global symbol."""
-    match = _LOCAL.fullmatch(value)
-    return (match[1], int(match[2] or "0", 16)) if match else ("", 0)
+        Some sections have names without a dot, such as __tracepoints_strings.
+        """
+        match = _LOCAL.fullmatch(value)
+        is_local = match and (match[1][0] == "." or match[1] in self._symbols)
+        return (match[1], int(match[2] or "0", 16)) if match and is_local else ("", 0)
 
 
 _NO_TARGETS = Targets((), {})

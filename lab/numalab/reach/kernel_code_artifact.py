@@ -45,7 +45,7 @@ from numalab.reach.listing import (
 )
 from numalab.reach.source_text import parse_config
 
-FORMAT = 8  # raise it when the content of an entry changes
+FORMAT = 9  # raise it when the content of an entry changes
 MAX_OBJECTS = 32  # of a header, which may be part of a thousand objects
 
 _SECTION = re.compile(r"\s*\[\s*(\d+)\] (\S+)\s+\S+\s+\S+ \S+ \S+ \S+\s+(\w*)")
@@ -151,6 +151,11 @@ def _make(
         names, left_out, outside = _objects(folder, sources, functions)
         if names:
             folder.make(names)
+        if names and outside:  # the lists may have been those of a kernel that was built in between
+            made = names
+            names, left_out, outside = _objects(folder, sources, functions)
+            if not {*names} <= {*made}:
+                folder.make(names)
         done: list[str] = []
 
         def scratch(name: str) -> Path:

@@ -16,7 +16,8 @@ from numalab.reach.model import (
     RunReach,
     Side,
 )
-from numalab.reach.source_text import SourceText, enclosing_function, function_lines
+from numalab.reach.source_text import SourceText
+from numalab.source.c_functions import enclosing_function, function_lines
 from numalab.source.changes import FileChange
 
 _CONTEXT = 3  # lines of a patch around changed ones
@@ -201,7 +202,7 @@ def table_lines(
                 function=enclosing_function(text, number),
             )  # fmt: skip
             continue
-        for first in source.statement(number) if source.can_run(number) else ():
+        for first in source.whole(number):
             if code := _own_code(name, first, codes, source):
                 code = replace(code, jumps=())
                 reason = f"part of the statement in line {first}"
@@ -302,7 +303,7 @@ def _own_code(name: str, number: int, codes: Sequence[Code], source: SourceText)
 
 
 def run_reach(table: LineTable, counts: Counts) -> RunReach:
-    """Return the reach of a run from its counts."""
+    """Return the reach of a run from its counts; bytes of lines that are no UTF-8 become U+FFFD."""
     totals = {address: site.total for address, site in counts.sites.items()}
     return RunReach(
         series=table.series,
@@ -330,7 +331,7 @@ def _line_reach(
         file=line.file,
         number=line.number,
         kind=line.kind,
-        text=line.text,
+        text=line.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
         state=line.state,
         reason=line.reason,
         functions=line.functions,

@@ -15,13 +15,8 @@ from numalab.reach.fingerprint import changed_data, changed_functions, changed_v
 from numalab.reach.kernel_code_artifact import KernelCode, ObjectText, kernel_code
 from numalab.reach.line_table import LineTable, TableFunction, TableLine, table_lines
 from numalab.reach.model import CodeChange, LineState, Side
-from numalab.reach.source_text import (
-    BLANK,
-    COMMENT,
-    SourceText,
-    enclosing_function,
-    parse_config,
-)
+from numalab.reach.source_text import BLANK, COMMENT, SourceText, parse_config
+from numalab.source.c_functions import enclosing_function, function_lines, macro_call
 from numalab.source.changes import FileChange, line_changes
 from numalab.source.series import Series
 
@@ -92,7 +87,9 @@ def prepare_reach(
         change = CodeChange.FUNCTIONS
     changed = [line for own in lines.values() for line in own if line.is_changed]
     covered = {name for line in changed for name in line.functions}
-    counted = set() if any(_is_for_others(line, covered) for line in changed) else covered
+    counted = covered.intersection(
+        *(_unaffected(lines[side], changes, side, codes[side], covered) for side in codes)
+    )
     entries = {side: tuple(_entries(codes[side], differing, counted)) for side in codes}
     pairs = _pairs(before, after)
     data = any(changed_variables(old.fingerprint, new.fingerprint) for old, new in pairs)
@@ -159,20 +156,24 @@ def _name(change: FileChange, side: Side) -> str | None:
     return change.new if side == "patched" else change.old
 
 
+def _text(change: FileChange, side: Side) -> str:
+    return change.after if side == "patched" else change.before
+
+
 def _functions(changes: Iterable[FileChange], side: Side) -> set[str]:
-    """Return the functions and macros around the changed lines of headers."""
+    """Return the functions, macros and events around the changed lines of headers."""
     names = set()
     for change in changes:
         name = _name(change, side)
         if name is None or not name.endswith(".h"):
             continue
-        text = change.after if side == "patched" else change.before
+        text = _text(change, side)
         for part in change.changes:
             lines = part.added if side == "patched" else part.removed
             start = part.new_start if side == "patched" else part.old_start
             numbers = [line.number for line in lines] or [start]
             names |= {enclosing_function(text, number) for number in numbers}
-    return names - {""}
+    return {re.split(r"\W+", name.rstrip(")"))[-1] for name in names if name}
 
 
 def _config(kernel: BuiltKernel) -> Mapping[str, str]:
@@ -190,7 +191,7 @@ def _lines(
         name = _name(change, side.side)
         if name is None or not name.endswith(_COMPILED):
             continue
-        text = change.after if side.side == "patched" else change.before
+        text = _text(change, side.side)
         source = SourceText(text, config)
         for line in table_lines(change, side.side, codes, source, whole_functions=whole_functions):
             lines.append(_judged(line, code))
@@ -240,6 +241,40 @@ def _is_for_others(line: TableLine, covered: Collection[str]) -> bool:
     """
     is_silent = line.reason in (BLANK, COMMENT) or _DECLARES.match(line.text)
     return line.state is LineState.NO_CODE and not is_silent and line.function not in covered
+
+
+def _unaffected(
+    lines: Iterable[TableLine],
+    changes: Iterable[FileChange],
+    side: Side,
+    code: KernelCode,
+    covered: set[str],
+) -> set[str]:
+    """Return the covered functions that no changed line without code may change.
+
+    Such a line may change those that hold code of the function around it, or, if it is of a macro
+    or a structure, all.
+    """
+    texts = {_name(change, side): _text(change, side) for change in changes}
+    silent = (line for line in lines if line.is_changed and _is_for_others(line, covered))
+    bodies = {(line.file, _body(texts[line.file], line.number)) for line in silent}
+    if not all(body for _, body in bodies):
+        return set()
+    holders = {
+        instruction.function.partition(".")[0]
+        for item in (code.objects if bodies else ())
+        for instruction in (() if item.reason else item.code.instructions)
+        for place, number in instruction.places
+        if any(place == file and number in body for file, body in bodies)
+    }
+    return covered - holders
+
+
+def _body(text: str, number: int) -> range:
+    """Return the lines of the function whose body has a line, or of a macro call; else empty."""
+    lines, around = text.split("\n"), function_lines(text, number)
+    in_body = any(line.startswith("{") for line in lines[around.start : number - 1])
+    return around if in_body or macro_call(lines, number) else range(0)
 
 
 def _pairs(before: KernelCode, after: KernelCode) -> Iterable[tuple[ObjectText, ObjectText]]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import LineTable, TableLine, line_code
 from numalab.reach.model import CodeChange, LineState, RunReach
+from numalab.source.c_functions import called
 from numalab.units import counted
 
 # The scheduler, and the NUMA code of mm.
@@ -196,7 +197,7 @@ def choice_lines(choice: CellChoice) -> Iterator[str]:
     if choice.most:
         yield f"most executions: {'; '.join(choice.most)}"
     for line in choice.missed[:_MOST_MISSED]:
-        place = f"{line.file}:{line.number}{line.function and f' {line.function}()'}"
+        place = f"{line.file}:{line.number}{line.function and f' {called(line.function)}'}"
         needs = feature_text(line.feature)
         yield f"not reached: {place}{needs and f': {needs}'}"
     yield from (f"not in the map: {file}" for file in choice.unmapped)

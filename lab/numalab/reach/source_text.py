@@ -1,17 +1,19 @@
 """Why a line of C has no code: comments, directives, conditions of the configuration. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from numalab.source.c_functions import HEAD, macro_call
 
 _TOKEN = re.compile(r"\|\||&&|!(?!=)|[()]|defined\b|IS_(?:ENABLED|BUILTIN)\b|\w+|\S")
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)")
 _COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _OPERATORS = ("=", ",", "&", "|", "?", "+", "-", "*", "/", "<", ">", "%", "^")
-_HEAD = re.compile(r"(?:[A-Za-z_][\w\s*]*?\b)?([A-Za-z_]\w*)\s*\((?!.*;\s*$)")  # of a function
 _LEAVES = re.compile(r"(return|goto|break|continue)\b")
 _SIMPLY = re.compile(r"(return( -?\w+)?|goto \w+|break|continue);")  # and computes nothing
 _IF = re.compile(r"(\} *)?(else +)?if\b")
+_IF_HEAD = re.compile(r"(?:\} *)?(?:else +)?if\s*\((.*)\)\s*\{?")
 _CHECK = re.compile(r"\w*(WARN|BUG)")  # a macro that may have code for a rare case only
 _LABEL = re.compile(r"(case\b.*|\w+):")
 _CONTROL = re.compile(r"\}|(if|else|for|while|do|switch|case|default|return|goto|break|continue)\b")
@@ -19,6 +21,8 @@ _CONTROL = re.compile(r"\}|(if|else|for|while|do|switch|case|default|return|goto
 _STATIC = re.compile(r"static\b([^{(]*=.*|[^{]*;)")
 _DECLARATION = re.compile(r"[A-Za-z_]\w*[\s*]+\w([\w\s*,]|\[[^\]=]*\])*;")
 _ENDS = (";", "{", "}", ":", ")")  # a head such as if (...) ends with a parenthesis
+# The beginning of an initializer, or of a compound literal.
+_INITIALIZER = re.compile(r"(=|([=(,&]|\breturn)\s*\([^()]*\))\s*\{$")
 BLANK, COMMENT = "blank line", "comment"  # reasons of lines that change no code
 _NEARBY = 40  # lines of a statement
 _MAX_TOKENS = 500
@@ -54,22 +58,22 @@ class SourceText:
     def reason(self, number: int) -> Reason:
         """Return why a line (from 1) without instructions has none."""
         line, code = self._line(self._lines, number), self._line(self._code, number)
-        if condition := self._conditions.get(number):
+        if condition := self._conditions.get(number) or (code.strip() and self._off(number)):
             return Reason(condition, compiled_out=True)
-        if not line.strip():
-            return Reason(BLANK)
         if not code.strip():
-            return Reason(COMMENT)
+            return Reason(COMMENT if line.strip() else BLANK)
         if number in self._macros:
             return Reason("macro: its code belongs to the lines that use it")
         if _DIRECTIVE.match(code):
             return Reason("preprocessor directive")
+        if first := macro_call(self._code, number):
+            return Reason(f"its code belongs to line {first}, which calls the macro")
         return Reason("no instructions of its own")
 
     def statement(self, number: int) -> tuple[int, ...]:
         """Return the other lines of a line's statement or function head, the first line first."""
         code, first, opened = self.code, number, 0
-        if not code(number) or number in self._macros or _DIRECTIVE.match(code(number)):
+        if not self._is_c(number):
             return ()
         for at in range(number - 1, max(number - _NEARBY, 0), -1):
             text = code(at)
@@ -97,6 +101,52 @@ class SourceText:
                 break
         return (*range(first, number), *range(number + 1, last + 1))
 
+    def _off(self, number: int) -> str:
+        """Return what makes an `if (IS_ENABLED(...))` around a line false, "" for nothing."""
+        opened = -1 if self.code(number).startswith("}") else 0
+        inner = min((number, *self.statement(number)))
+        for at in range(number - 1, 0, -1):
+            text = self.code(at)
+            opened += text.count("{")
+            is_open = text.endswith("{") and opened > 0
+            if is_open or (text.endswith(")") and at == self._above(inner)):
+                lines = sorted((at, *(line for line in self.statement(at) if line < at)))
+                head = _IF_HEAD.fullmatch(" ".join(map(self.code, lines)))
+                parts = head[1].split("&&") if head and "||" not in head[1] else []
+                are_whole = all(part.count("(") == part.count(")") for part in parts)
+                for part in parts if are_whole else ():
+                    if "CONFIG_" in part and self._evaluate(part) is False:
+                        return self._words(part, value=False)
+                opened, inner = min(opened, 0), lines[0]
+            opened -= text.count("}")
+            if self._line(self._code, at).startswith(("{", "}")):
+                break
+        return ""
+
+    def whole(self, number: int) -> tuple[int, ...]:
+        """Return the lines whose code a line without code of its own may be part of.
+
+        Those of its statement, then the earlier ones of the statement whose initializer it is in.
+        """
+        if not self.can_run(number) or macro_call(self._code, number):
+            return ()
+        return (*self.statement(number), *self._initialized(number))
+
+    def _initialized(self, number: int) -> tuple[int, ...]:
+        """Return the lines up to the `{` of the initializers around a line, the last one first."""
+        lines: list[int] = []
+        opened = 0
+        above = range(number - 1, max(number - _NEARBY, 0), -1)
+        for at in above if self._is_c(number) and self.code(number)[0] != "}" else ():
+            text = self.code(at)
+            opened += text.count("{") - text.count("}")
+            if opened > 0 and not _INITIALIZER.search(text):
+                break
+            if opened > 0:
+                lines += (at, *(line for line in self.statement(at)[::-1] if line < at))
+                opened = 0
+        return tuple(lines)
+
     def head(self, number: int) -> tuple[int, ...]:
         """Return the lines of a function's head that a line is part of, `{` too; () for none."""
         lines = tuple(sorted((number, *self.statement(number))))
@@ -109,7 +159,7 @@ class SourceText:
         static variable, or without a value, has none. gcc may put their beginnings elsewhere.
         """
         if self.head(number):
-            return bool(_HEAD.match(self._line(self._code, number)))
+            return bool(HEAD.match(self._line(self._code, number)))
         code = self.code(number)
         if any(at < number for at in self.statement(number)) or _CONTROL.match(code):
             return True
@@ -181,6 +231,11 @@ class SourceText:
     def code(self, number: int) -> str:
         """Return a line without comments and the blanks around it."""
         return self._line(self._code, number).strip()
+
+    def _is_c(self, number: int) -> bool:
+        """Tell whether a line is more than a comment, and no directive or macro."""
+        code = self.code(number)
+        return bool(code) and number not in self._macros and not _DIRECTIVE.match(code)
 
     def _line(self, lines: Sequence[str], number: int) -> str:
         return lines[number - 1] if 0 < number <= len(lines) else ""
@@ -334,57 +389,6 @@ def _macro_lines(code: Sequence[str]) -> frozenset[int]:
             numbers.add(number)
         inside = inside and line.rstrip().endswith("\\")
     return frozenset(numbers)
-
-
-def enclosing_function(text: str, number: int) -> str:
-    """Return the name of the function or macro around a line (from 1), "" for none."""
-    lines = text.split("\n")
-    for at in range(min(number, len(lines)) - 1, -1, -1):
-        line = lines[at]
-        if match := re.match(r"#\s*define\s+(\w+)", line):
-            ends = all(later.endswith("\\") for later in lines[at : number - 1])
-            if ends:
-                return match[1]
-        elif match := _HEAD.match(line):
-            return match[1]
-        elif line.startswith("}") and at < number - 1:
-            return ""
-    return ""
-
-
-def function_lines(text: str, number: int) -> range:
-    """Return the lines of the function around a line (from 1), head included; empty for none."""
-    lines = text.split("\n")
-    name = enclosing_function(text, number)
-    if not name:
-        return range(0)
-    head = re.compile(rf"(?:[A-Za-z_][\w\s*]*?\b)?{re.escape(name)}\s*\(")
-    begin, end = min(number, len(lines)), len(lines) + 1
-    first = next((at for at in range(begin, 0, -1) if head.match(lines[at - 1])), 0)
-    last = next((at for at in range(begin, end) if lines[at - 1].startswith("}")), 0)
-    return range(first, last + 1) if first and last else range(0)
-
-
-def functions_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each function that a C file of the kernel defines."""
-    for name, _, body in function_bodies(text):
-        yield name, "\n".join(body)
-
-
-def function_bodies(text: str) -> Iterator[tuple[str, int, Sequence[str]]]:
-    """Yield the name, the first line's number (from 1), and the lines of each function."""
-    name, first, begun = "", 0, list[str]()
-    for number, line in enumerate(text.split("\n"), 1):
-        if not name and (match := _HEAD.match(line)) and not line.startswith("#"):
-            name, first, begun = match[1], number, []
-        if name:
-            begun.append(line)
-        if line.startswith("}"):
-            if name:
-                yield name, first, begun
-            name = ""
-        elif name and line.startswith("#define"):
-            name = ""
 
 
 def parse_config(text: str) -> Mapping[str, str]:

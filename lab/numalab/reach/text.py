@@ -1,6 +1,6 @@
 """The reach of a patch as plain text. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from numalab.cpulist import format_cpulist
@@ -73,10 +73,17 @@ def reach_lines(reach: PatchReach) -> Iterator[str]:
     yield verdict_text(reach)
     for side in (reach.patched, reach.baseline):
         if side is not None:
-            yield from _side_lines(side)
+            yield from _side_lines(side, functions_with_lines(reach))
 
 
-def _side_lines(side: RunReach) -> Iterator[str]:
+def functions_with_lines(reach: PatchReach) -> frozenset[str]:
+    """Return the functions that hold code of changed lines: they may differ by these alone."""
+    sides = [side for side in (reach.patched, reach.baseline) if side]
+    changed = (line for side in sides for line in side.lines if line.is_changed)
+    return frozenset(name for line in changed for name in line.functions)
+
+
+def _side_lines(side: RunReach, with_lines: Collection[str]) -> Iterator[str]:
     changed = [line for line in side.lines if line.is_changed]
     shown = changed if any(line.executable for line in changed) else side.lines
     rows = [line for line in shown if line.state is not LineState.NO_CODE]
@@ -97,7 +104,8 @@ def _side_lines(side: RunReach) -> Iterator[str]:
     for function in side.functions:
         ran = function_text(function, side.runs)
         count = f"{ran} times a run" if function.executions else ran
-        yield f"  {function.name}() differs in code that no changed line has; entered: {count}"
+        differs = "may differ" if function.name in with_lines else "differs"
+        yield f"  {function.name}() {differs} in code that no changed line has; entered: {count}"
     yield from (f"  {note}" for note in side.notes)
 
 

@@ -130,3 +130,12 @@ def unfold(raw: str) -> str:
     with suppress(ValueError, LookupError, HeaderParseError):
         text = str(make_header(decode_header(text)))
     return " ".join(text.split())
+
+
+def parse_subject(text: str) -> str:
+    """Return a patch's subject without "[PATCH 1/3]"; "" where it has none."""
+    head = re.split(r"^(?:---|diff --git |Index: )", text, maxsplit=1, flags=re.MULTILINE)[0]
+    subject = re.search(r"^Subject:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)
+    if subject is None:
+        return ""
+    return re.sub(r"^(\[[^]]*\]\s*)+", "", unfold(subject[1]))

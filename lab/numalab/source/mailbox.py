@@ -5,9 +5,10 @@ Formats: git-format-patch(1); mbox as in RFC 4155.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.utils import mktime_tz, parsedate_tz
+from pathlib import Path
 from typing import NamedTuple
 
 from numalab.source.mail_text import DIFF, decode_mail, header_of, is_encoded_mail
@@ -26,6 +27,8 @@ _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?\s*")  # with the mark of UTF-8 that som
 _HEADER = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,80}:")
 _TAG = re.compile(r"\[([^][]*(?:patch|\brfc)[^][]*)\]", re.IGNORECASE)
 _VERSION = re.compile(r"(?:\b|_|patch|patchset|rfc)v(\d+)(?:\.(\d+))?\b", re.IGNORECASE)
+# A file of `git format-patch -v` or `--rfc`.
+_OF_VERSION = re.compile(r"(?:rfc-)?(?:v\d[\d.]*|rfc)-\d+-", re.IGNORECASE)
 _TAGS = re.compile(r"^(?:\s*\[[^]]*\])+\s*")
 _DRAFT = re.compile(r"\brfc", re.IGNORECASE)
 _AGAIN = re.compile(r"\b(?:resend|repost)", re.IGNORECASE)
@@ -116,6 +119,20 @@ def choose_patches(messages: Sequence[bytes]) -> list[tuple[int, str]]:
             place = (series[0].at, mail.rank.number or 0) if is_numbered else (mail.at, 0)
             patches.append((place, mail.at, f"Subject: {mail.subject}\n\n{mail.body}"))
     return [(at, text) for _, at, text in sorted(patches, key=lambda patch: patch[0])]
+
+
+def versions_among(mails: Mapping[Path, bytes]) -> frozenset[Path]:
+    """Return the files with "[PATCH ...]" in their subjects if they are versions of a series.
+
+    None are where no name is one that `git format-patch -v` gives and no two patches have one
+    title: such a folder may hold patches of several series.
+    """
+    subjects = {file: decode_mail(mail)[1] for file, mail in mails.items()}
+    ranks = {file: rank for file, text in subjects.items() if (rank := _rank(text)).is_tagged}
+    versions = {(rank.version, rank.minor, rank.is_draft) for rank in ranks.values()}
+    is_named = any(_OF_VERSION.match(file.name) for file in mails)
+    is_repeated = len({_TAGS.sub("", subjects[file]).casefold() for file in ranks}) < len(ranks)
+    return frozenset(ranks if (is_named or is_repeated) and len(versions) > 1 else ())
 
 
 class _Mail(NamedTuple):

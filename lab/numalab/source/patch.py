@@ -6,7 +6,7 @@ binary patches, copies, symbolic links, submodules and diffs of merges are refus
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
@@ -213,11 +213,19 @@ def _explain(file: FilePatch, number: int, lines: list[str], wanted: int, effort
     text = [f"hunk {number} of {len(file.hunks)} does not fit {file.old}"]
     if hunk.new and _find(lines, hunk.new, wanted, effort) is not None:
         text[0] += "; it seems to be applied already"
+    elif _find(_without_cr(lines), tuple(_without_cr(hunk.old)), wanted, effort) is not None:
+        of_patch = _without_cr(hunk.old) != [*hunk.old]
+        whose = "its lines end" if of_patch else "lines of the file end"
+        text[0] += f" only because {whose} in CR LF"
     text += ["the patch wants:", *(f"    {line}" for line in old)]
     text.append(f"the file has, from line {place + 1} (> differs):")
     for index, line in enumerate(lines[place : place + len(old)]):
         text.append(f"  {'>' if line != old[index] else ' '} {line}")
     return "\n".join(text)
+
+
+def _without_cr(lines: Iterable[str]) -> list[str]:
+    return [line.removesuffix("\r") for line in lines]
 
 
 def _parse_hunk(lines: list[str], at: int) -> tuple[Hunk, int]:

@@ -15,13 +15,14 @@ from pathlib import Path, PurePosixPath
 
 from numalab.errors import UserError
 from numalab.files import read_bounded, reading
-from numalab.source.mail_text import unfold
+from numalab.source.mail_text import parse_subject
 from numalab.source.mailbox import (
     choose_patches,
     is_encoded,
     is_mailbox,
     split_mailbox,
     split_messages,
+    versions_among,
     with_line_feeds,
 )
 from numalab.source.patch import FilePatch, HunkFailed, PatchError, apply_patch, parse_patch
@@ -37,6 +38,7 @@ _PATCHES, _MAILS = (".patch", ".diff"), (".mbox", ".mbx", ".eml")
 _PACKED = (".gz", ".xz", ".bz2", ".zst")  # the last two are not read, and the error says so
 _FOLDERS = ("kernel", "kernel/sched", "mm")  # where a patch may have been made, instead of the top
 _Read = Callable[[str], SourceFile | None]
+_LIST = "a file called series may list what to apply"
 _DIFF = re.compile(rb"^(?:diff --git a/|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -129,33 +131,40 @@ def _load_folder(path: Path) -> Series:
     # A cover letter holds no diff.
     listed = [file for file in files if "cover-letter" not in file.name]
     mails = _mails_in(listed, path)
-    texts: list[tuple[Path, str]] = []
-    for file in listed:
-        texts += mails[file] if file in mails else _texts_in(file, path)
+    texts = (text for file in listed
+             for text in (mails[file] if file in mails else _texts_in(file, path)))  # fmt: skip
     patches = _parse_patches(texts, path)
     if not patches:
         raise UserError("holds no file called series, *.patch, *.diff or *.mbox", file=path)
     # A mailbox or a packed file may hold the patches that lie beside it, as `b4 am` leaves them.
     plain = {patch.files for patch in patches if patch.path.suffix in _PATCHES}
-    rest = (p for p in patches if p.path.suffix in _PATCHES or p.files not in plain)
-    return Series(path.resolve().name, tuple(rest))
+    rest = tuple(p for p in patches if p.path.suffix in _PATCHES or p.files not in plain)
+    boxes = [p.path.name for p in rest if p.path.suffix not in (*_PATCHES, ".eml")]
+    if boxes and any(file.suffix in _PATCHES for file in mails):
+        raise UserError(f"holds several versions of a series, and {boxes[0]}; {_LIST}", file=path)
+    return Series(path.resolve().name, rest)
 
 
 def _mails_in(files: Iterable[Path], folder: Path) -> dict[Path, list[tuple[Path, str]]]:
-    """Return for each mail of a mail program the patch in its place: in the order of a series."""
+    """Return for each mail (.eml, or .patch of several versions) the patch in its place."""
     split = {
         file: split_messages(_unpacked(_data_in(file, folder), file))
         for file in files
-        if file.suffix == ".eml"
+        if file.suffix in (".eml", *_PATCHES)
     }
-    names = [file for file, messages in split.items() if len(messages) == 1]
+    mails = {file: messages[0] for file, messages in split.items() if len(messages) == 1}
+    versions = versions_among({file: mails[file] for file in mails if file.suffix in _PATCHES})
+    names = [file for file in mails if file.suffix == ".eml" or file in versions]
     try:
-        chosen = choose_patches([split[file][0] for file in names])
+        chosen = choose_patches([mails[file] for file in names])
     except PatchError as error:
-        reason = f"the mails in it: {error}; put each series into a folder of its own"
-        raise UserError(reason, file=folder) from None
+        what = "patches" if versions.issuperset(names) else "mails"
+        raise UserError(f"the {what} in it: {error}; {_LIST}", file=folder) from None
     places = sorted(at for at, _ in chosen)
-    patches = {names[p]: [(names[at], text)] for p, (at, text) in zip(places, chosen, strict=True)}
+    patches = {
+        names[place]: _texts_in(names[at], folder) if names[at] in versions else [(names[at], text)]
+        for place, (at, text) in zip(places, chosen, strict=True)
+    }
     return {file: [] for file in names} | patches
 
 
@@ -331,15 +340,6 @@ def _better_name(patch: Patch, reason: str, read: _Read) -> str:
                         how = "names begin at the top of the tree, behind a/ or b/ (-p1)"
                         return f", but {folder}/{name} does: {how}"
     return ""
-
-
-def parse_subject(text: str) -> str:
-    """Return a patch's subject without "[PATCH 1/3]"; "" where it has none."""
-    head = re.split(r"^(?:---|diff --git |Index: )", text, maxsplit=1, flags=re.MULTILINE)[0]
-    subject = re.search(r"^Subject:[ \t]*(.*(?:\n[ \t]+.*)*)", head, re.MULTILINE)
-    if subject is None:
-        return ""
-    return re.sub(r"^(\[[^]]*\]\s*)+", "", unfold(subject[1]))
 
 
 def _texts_in(path: Path, folder: Path) -> list[tuple[Path, str]]:

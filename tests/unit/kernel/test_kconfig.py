@@ -172,6 +172,8 @@ ADDS = """\
         ([["+config NEW"], ["-config NEW"], ["+config NEW"]], ("CONFIG_NEW",)),
         ([["+config NEW"], ["-config NEW"]], ()),
         ([["-config OLD"], ["+config OLD"]], ()),
+        ([["+config NEW # until all users are gone"]], ("CONFIG_NEW",)),
+        ([["-config OLD # why", "+menuconfig OLD\t# why not"]], ()),
         ([["-config OLD", "+config OLD"], ["+config OLD"]], ()),
     ],
 )

@@ -392,6 +392,95 @@ def test_one_patch_and_a_folder_of_patches(tmp_path: Path) -> None:
     assert applied(tmp_path / "0002-b.patch", "b\n") == "c\n"
 
 
+def test_a_folder_of_several_versions_is_its_newest_one(tmp_path: Path) -> None:
+    """`git format-patch -o outgoing` for each version."""
+    mails = {
+        "0001-a.patch": mail(1, "[PATCH 1/2] sched: a", diff("a", "old")),
+        "0002-b.patch": mail(2, "[PATCH 2/2] sched: b", diff("old", "older")),
+        "v2-0001-a.patch": mail(3, "[PATCH v2 1/2] sched: a", A),
+        "v2-0002-c.patch": mail(4, "[PATCH v2 2/2] sched: c", B),
+        "z.patch": C,
+    }
+    for name, text in mails.items():
+        (tmp_path / name).write_text(text)
+    series = load_series(tmp_path)
+    assert [patch.path.name for patch in series.patches] == [*mails][2:]
+    assert [patch.text for patch in series.patches] == [*mails.values()][2:]
+    assert applied(tmp_path) == "d\n"
+    (tmp_path / "v2-0002-c.patch").unlink()
+    with pytest.raises(UserError, match="version 2 of its series lacks the patches 2/2"):
+        load_series(tmp_path)
+    (tmp_path / "v2-0001-a.patch").write_text(mail(5, "[PATCH v2] sched: in the caller", B))
+    with pytest.raises(UserError, match="may be two series or versions of one"):
+        load_series(tmp_path)
+    (tmp_path / "series").write_text("".join(f"{name}\n" for name in [*mails][:2]))
+    assert applied(tmp_path) == "older\n", "the file says what is applied"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("[PATCH v2] sched: a", "[PATCH] mm: b"),
+        ("[PATCH v2 3/5] sched: a", "[PATCH 1/2] mm: b"),
+        ("[RFC PATCH] sched: a", "[PATCH v5] mm: b"),
+    ],
+)
+def test_a_folder_of_patches_of_several_series_is_applied_as_it_is(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    """No name says that `git format-patch` left two versions."""
+    (tmp_path / "0001-a.patch").write_text(mail(1, first, A))
+    (tmp_path / "0002-b.patch").write_text(mail(2, second, B))
+    assert applied(tmp_path) == "c\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [("rfc-0001-a", "RFC PATCH"), ("RFC-0001-a", "RFC PATCH"), ("a-first", "PATCH")],
+)
+def test_a_folder_of_two_versions_of_a_patch_is_the_newer(
+    tmp_path: Path, name: str, tag: str
+) -> None:
+    """An RFC is older than its proposal; patches of one title are versions."""
+    newer = "[PATCH v2] sched: a" if tag == "PATCH" else "[PATCH 1/1] sched: a"
+    (tmp_path / "0001-a.patch").write_text(mail(1, newer, A))
+    (tmp_path / f"{name}.patch").write_text(mail(2, f"[{tag}] Sched: a", diff("a", "o")))
+    assert applied(tmp_path) == "b\n"
+
+
+def test_versions_between_which_nothing_chooses_are_refused_with_the_way_out(
+    tmp_path: Path,
+) -> None:
+    mails = {
+        "0001-a.patch": mail(1, "[PATCH 1/2] sched: a", A),
+        "0002-b.patch": mail(2, "[PATCH 2/2] sched: b", diff("b", "old")),
+        "v2-0002-b.patch": mail(3, "[PATCH v2 2/2] sched: b", B),
+    }
+    for name, text in mails.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=r"patches in it: version 2 .* a file called series may"):
+        load_series(tmp_path)
+    (tmp_path / "v2-0001-a.patch").write_text(mail(4, "[PATCH v2 1/2] sched: a", A))
+    assert applied(tmp_path) == "c\n"
+    (tmp_path / "v2_b.mbx").write_text(mails["v2-0002-b.patch"])
+    assert applied(tmp_path) == "c\n", "the mailbox holds what lies beside it"
+    (tmp_path / "v3_b.mbx").write_text(mail(5, "[PATCH v3 2/2] sched: b", diff("b", "new")))
+    with pytest.raises(UserError, match=r"several versions of a series, and v3_b\.mbx; a file"):
+        load_series(tmp_path)
+    (tmp_path / "v3_b.mbx").unlink()
+    (tmp_path / "v3-0002-b.patch.gz").write_bytes(gzip.compress(diff("b", "new").encode()))
+    with pytest.raises(UserError, match=r"and v3-0002-b\.patch\.gz; a file called series"):
+        load_series(tmp_path)
+    (tmp_path / "series").write_text("0001-a.patch\nv3-0002-b.patch.gz\n")
+    assert applied(tmp_path) == "new\n"
+
+
+def test_a_folder_may_hold_a_part_of_one_version(tmp_path: Path) -> None:
+    (tmp_path / "0001-a.patch").write_text(mail(1, "[PATCH v2 1/3] sched: a", A))
+    (tmp_path / "0002-b.patch").write_text(mail(2, "[PATCH v2 2/3] sched: b", B))
+    assert applied(tmp_path) == "c\n"
+
+
 def test_packed_patches_and_mailboxes_of_a_folder_are_read(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()

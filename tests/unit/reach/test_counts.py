@@ -10,7 +10,7 @@ from numalab.reach.counts import Counts, SiteCount, read_counts, write_sites
 from numalab.reach.line_table import LineTable, TableFunction, TableLine, run_reach
 from numalab.reach.lines import Jump, LineCode
 from numalab.reach.merge import merged
-from numalab.reach.model import CodeChange, LineState, Reached
+from numalab.reach.model import CodeChange, LineState, Reached, RunReach
 from numalab.reach.text import reach_lines, verdict_text
 
 JUMP = Jump(0x20, 0x22, 0x30, is_static=False, next_line=5, target_line=9)
@@ -65,6 +65,13 @@ def test_a_line_ran_as_often_as_its_copies_together() -> None:
     assert [(way.taken, way.not_taken) for way in line.branches] == [(7, 2)]
     assert (comment.state, comment.reason) == (LineState.NO_CODE, "comment")
     assert (unreached.state, unreached.executions) == (LineState.NOT_REACHED, 0)
+
+
+def test_a_line_that_is_not_utf_8_can_be_stored() -> None:
+    line = replace(table().lines[0], text="a; /* as Andr\udce9 said, caf\u00e9 */")
+    run = run_reach(replace(table(), lines=(line,)), counts())
+    assert RunReach.model_validate_json(run.model_dump_json()) == run
+    assert run.lines[0].text == "a; /* as Andr\ufffd said, caf\u00e9 */"
 
 
 def test_a_patch_that_only_removes_lines_is_reached_where_those_beside_it_run() -> None:

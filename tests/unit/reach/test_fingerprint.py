@@ -1,5 +1,7 @@
 """Two builds of a function: the same except for lines, places and strings."""
 
+import pytest
+
 from numalab.reach.fingerprint import (
     Fingerprint,
     Targets,
@@ -97,3 +99,21 @@ def test_static_functions_and_strings_are_told_apart() -> None:
     assert changed_variables(plain, swapped) == ("topology",)
     assert changed_functions(plain, table(0x40, smt=0x60)) == ("build",)
     assert changed_functions(plain, table(0x40, text=4)) == ("build",)
+
+
+@pytest.mark.parametrize("section", ["__tracepoints_strings", ".init.data"])
+def test_another_event_does_not_change_the_names_of_the_others(section: str) -> None:
+    """A tracepoint has its name as a place in a section, whose name may have no dot."""
+
+    def event(*names: str, first: str = "old") -> Fingerprint:
+        texts = [Variable(f"text_{name}", section, 4 * at, 4) for at, name in enumerate(names)]
+        data = {section: "".join(f"{name}\0" for name in names).encode(), ".data": b"\0" * 8}
+        places = (
+            "RELOCATION RECORDS FOR [.data]:\n"
+            f"00000000 R_X86_64_64 {section}+{4 * names.index(first):#x}\n"
+        )
+        rows = [Variable("event", ".data", 0, 8)]
+        return fingerprint({}, data, places, rows, Targets(texts, data))
+
+    assert changed_variables(event("old"), event("new", "old")) == ()
+    assert changed_variables(event("old", "new"), event("old", "new", first="new")) == ("event",)

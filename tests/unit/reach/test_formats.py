@@ -5,6 +5,7 @@ from numalab.reach.lcov import render_lcov
 from numalab.reach.model import (
     BranchReach,
     CodeChange,
+    FunctionReach,
     LineKind,
     LineReach,
     LineState,
@@ -60,6 +61,23 @@ def test_removed_lines_stand_before_the_lines_that_replace_them() -> None:
         ("-", 40, "not reached", "missed"),
         (" ", 39, "2", "reached"),
     ]
+
+
+def test_a_function_with_changed_lines_may_differ_by_these_alone() -> None:
+    assert REACH.patched is not None
+    lines = tuple(
+        item.model_copy(update={"functions": ("own",)} if item.is_changed else {})
+        for item in REACH.patched.lines
+    )
+    functions = tuple(FunctionReach(name=name, file="b.o") for name in ("own", "further"))
+    patched = side("patched", *lines).model_copy(update={"functions": functions})
+    reach = REACH.model_copy(update={"patched": patched})
+    text = "\n".join(reach_lines(reach))
+    assert "own() may differ in code that no changed line has" in text
+    assert "further() differs in code that no changed line has" in text
+    page = render_reach(reach)
+    assert page.index("own()") < page.index("<td>may differ</td>") < page.index("further()")
+    assert page.count("<td>differs</td>") == 1
 
 
 def test_the_baseline_alone_has_its_own_context() -> None:

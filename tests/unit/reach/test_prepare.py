@@ -89,15 +89,24 @@ class Tree:
         return kernel
 
 
-def code_of(folder: Path, source: str, header: str, flags: str = "") -> KernelCode:
+def code_of(
+    folder: Path, source: str, header: str, flags: str = "", *, absent: str = ""
+) -> KernelCode:
+    """Return the code of both files; `absent` is not in kbuild's list before the object is made."""
     (folder / "kernel").mkdir(parents=True)
     (folder / "kernel/a.c").write_text(source, encoding="utf-8")
     (folder / "kernel/a.h").write_text(header, encoding="utf-8")
     symbols = Tree(folder, flags).build()
+    command = folder / "build-0/kernel/.a.o.cmd"
+    current = command.read_text(encoding="utf-8")
+    command.write_text(current.replace(absent or "\0", ""), encoding="utf-8")
+
+    def make(_targets: Sequence[str]) -> None:
+        command.write_text(current, encoding="utf-8")
 
     @contextmanager
     def opened(_spec: KernelSpec, _kernel: BuiltKernel, work: Work) -> Iterator[BuildFolder]:
-        yield BuildFolder(folder, folder / "build-0", lambda _targets: None)
+        yield BuildFolder(folder, folder / "build-0", make)
 
     work = Work("test", folder / "entry", folder / "log", no_progress)
     with pytest.MonkeyPatch.context() as patch:
@@ -175,6 +184,12 @@ def test_lines_have_the_addresses_of_the_linked_kernel(tmp_path: Path) -> None:
     (jump,) = item.code.line(("kernel/a.c", 7)).jumps  # type: ignore[union-attr]
     assert {jump.next_line, jump.target_line} == {8, 12}
     assert code.jiffies
+
+
+def test_the_lists_of_kbuild_are_those_of_the_objects_that_were_made(tmp_path: Path) -> None:
+    """Another kernel, without the header, may have been built in the folder in between."""
+    code = code_of(tmp_path / "tree", SOURCE, HEADER, absent="  ../kernel/a.h \\\n")
+    assert ([item.name for item in code.objects], code.outside) == (["kernel/a.o"], {})
 
 
 def test_an_object_that_g_changes_is_not_trusted(tmp_path: Path) -> None:
@@ -291,6 +306,80 @@ def test_a_changed_line_without_code_may_change_the_function_of_another_changed_
     reach = merged([("", run_reach(table, Counts(counts, {})))])
     assert line.functions == ("decide",)
     assert reach.verdict is (Reached.PARTLY if names else Reached.NOT)
+
+
+MADE = """\
+#include "a.h"
+#define CALL_DEFINE(name, type, argument) int do_##name(type argument)
+#define MAKE_EVENT(name, print, field) \\
+	int probe_##name(int value) { return value field; }
+extern void act(int), use(struct pair *);
+unsigned long jiffies_64;
+CALL_DEFINE(first, int, a)
+{
+	if (a > LIMIT)
+		act(a);
+	return a;
+}
+MAKE_EVENT(told,
+	TP_printk(1, 2),
+	+ 5
+)
+int second(int a)
+{
+	int b;
+	struct pair pair = {
+		.left = 1,
+		.right = 2,
+	};
+	b = a + 7;
+	use(&pair);
+	return b;
+}
+"""
+PAIR = f"{HEADER}struct pair {{\n\tint left, right;\n}};\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names", "reason"),
+    [
+        (".right = 2", ".right = 3", [], "part of the statement in line 20"),
+        ("int b;", "char b;", ["second"], "no instructions of its own"),
+        ("+ 5", "+ 6", ["probe_told"], "its code belongs to line 13, which calls the macro"),
+    ],
+)
+def test_a_changed_line_changes_only_functions_with_code_of_its_own(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    old: str,
+    new: str,
+    names: list[str],
+    reason: str,
+) -> None:
+    """Another function with a changed line differs by that one alone."""
+    after = MADE.replace(old, new).replace("act(a);", "act(a + 1);")
+    _, table = prepared(tmp_path, monkeypatch, (after, PAIR), (MADE, PAIR))
+    assert [item.name for item in table.functions] == names
+    lines = {line.text.strip(): line for line in table.lines if line.is_changed}
+    assert lines["act(a + 1);"].functions == ("CALL_DEFINE(first)", "do_first")
+    (other,) = [line for text, line in lines.items() if new in text]
+    assert other.reason == reason
+    assert (other.state is LineState.NOT_REACHED) is (not names)
+
+
+def test_objects_are_chosen_by_the_names_of_functions_and_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "TRACE_EVENT(told,\n\tTP_ARGS(a)\n);\nstatic inline int f(void)\n{\n\treturn 1;\n}\n"
+    lines = [ChangedLine(at, text.split("\n")[at - 1]) for at in (2, 6)]
+    parts = tuple(Change(line.number, line.number, (), (line,)) for line in lines)
+    change = FileChange("a.h", "a.h", text, text, parts)
+    chosen: list[Sequence[str]] = []
+    monkeypatch.setattr(prepare, "kernel_code", lambda _spec, _kernel, *names: chosen.extend(names))
+    spec, kernel = cast(KernelSpec, None), cast(BuiltKernel, None)
+    prepare.changed_code([change], prepare.PatchSide("patched", spec, kernel))
+    assert chosen[:2] == [["a.h"], ["f", "told"]]
 
 
 def test_a_changed_prototype_changes_no_other_code(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalab.reach.source_text import SourceText, enclosing_function, function_lines, parse_config
+from numalab.reach.source_text import SourceText, parse_config
 
 TEXT = """\
 /* A comment
@@ -306,40 +306,109 @@ def test_a_broken_directive_is_unknown(text: str) -> None:
     assert not SourceText(f"{text}\nint a;\n", {}).reason(2).compiled_out
 
 
-@pytest.mark.parametrize(("line", "name"), [(24, "both"), (5, "TWICE"), (6, ""), (21, "both")])
-def test_enclosing_function(line: int, name: str) -> None:
-    assert enclosing_function(TEXT, line) == name
-
-
-HEADS = """\
-static int first(int a)
+EVENT = """\
+TRACE_EVENT(first,
+	TP_PROTO(int a),
+	TP_STRUCT__entry(
+		__array(char, comm, 16)
+	),
+	TP_printk("(%s", __entry->comm) /* ( */
+);
+SYSCALL_DEFINE2(call, int, a,
+		int, b)
 {
+	struct level level = {
+		.mask = a,
+		.flags = (struct flags){
+			.numa = b,
+		},
+#ifdef X
+		.name = "}",
+
+#endif
+	};
+	if (a) {
+		list[i++] = (struct level){ .mask = 1,
+			.numa = b };
+	}
+	for (;;) {
+		call(a,
+			b);
+	}
 	return a;
 }
-
-static struct group *
-second(struct domain *sd,
-       int a)
-{
-	if (a)
-		first(a);
-	return NULL;
-}
-EXPORT_SYMBOL(second);
-int value;
 """
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "lines"),
+    ("line", "rest"),
     [
-        (1, "first", range(1, 5)),
-        (3, "first", range(1, 5)),
-        (11, "second", range(7, 14)),
-        (8, "second", range(7, 14)),
-        (16, "", range(0)),
+        (2, ()), (4, ()), (6, ()), (12, (13, 11)), (13, (12, 11)), (14, (13, 12, 11)), (15, (14,)),
+        (17, (11,)), (18, ()), (19, ()), (20, ()), (23, (22,)), (26, (27,)), (27, (26,)), (29, ()),
     ],
-)
-def test_the_lines_of_a_function(number: int, name: str, lines: range) -> None:
-    assert enclosing_function(HEADS, number) == name
-    assert function_lines(HEADS, number) == lines
+)  # fmt: skip
+def test_a_line_without_code_is_part_of_its_statement(line: int, rest: tuple[int, ...]) -> None:
+    """Of an initializer, too; not of the call of a macro that makes an event."""
+    assert SourceText(EVENT, {}).whole(line) == rest
+
+
+def test_the_code_of_an_event_belongs_to_its_first_line() -> None:
+    source = SourceText(EVENT, {})
+    reasons = [source.reason(line).text for line in (1, 2, 5, 6, 7, 12)]
+    none, first = "no instructions of its own", "its code belongs to line 1, which calls the macro"
+    assert reasons == [none, first, first, first, first, none]
+
+
+OFF = """\
+void run(void)
+{
+	if (IS_ENABLED(CONFIG_A) && (a <
+		b))
+		call(1,
+			2);
+	else
+		call(3);
+	if (a) {
+		call(4);
+	} else if (IS_ENABLED(CONFIG_A)) {
+		for (;;) {
+			/* why */
+			call(5);
+		}
+	} else {
+		call(6);
+	}
+	if (!IS_ENABLED(CONFIG_B))
+		while (a)
+			call(7);
+	if (IS_ENABLED(CONFIG_A) || b)
+		call(8);
+	if (IS_ENABLED(CONFIG_B)) {
+		call(9);
+	}
+	if (0)
+		call(10);
+	if (!(a && IS_ENABLED(CONFIG_A) && b)) {
+		call(11);
+	}
+}
+void after(void)
+{
+	call(12);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (3, ""), (5, "CONFIG_A is not set"), (6, "CONFIG_A is not set"), (8, ""), (10, ""),
+        (11, ""), (12, "CONFIG_A is not set"), (13, "comment"), (14, "CONFIG_A is not set"),
+        (15, "CONFIG_A is not set"), (16, ""), (17, ""), (20, "CONFIG_B is set"),
+        (21, "CONFIG_B is set"), (23, ""), (25, ""), (28, ""), (30, ""), (35, ""),
+    ],
+)  # fmt: skip
+def test_the_configuration_leaves_out_the_body_of_a_condition(line: int, reason: str) -> None:
+    why = SourceText(OFF, {"B": "y"}).reason(line)
+    assert why.compiled_out is reason.startswith("CONFIG_")
+    assert why.text == (reason or "no instructions of its own")

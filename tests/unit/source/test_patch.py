@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalab.errors import UserError
 from numalab.source.patch import HunkFailed, PatchError, apply_patch, parse_patch
+from numalab.source.series import apply_series, load_series
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d", "-- ", "+x", "--- a/x", "@@ -1 +1 @@"]))
 
@@ -101,6 +103,17 @@ def test_a_hunk_that_is_in_already_is_said_to_be() -> None:
     new = old.replace("6\n", "six\n")
     with pytest.raises(HunkFailed, match="seems to be applied already"):
         apply_patch(parse_patch(diff(old, new)), {"f.c": new}.get)
+
+
+def test_lines_that_differ_by_their_ends_alone_are_said_to(tmp_path: Path) -> None:
+    old, new = "1\n2\n3\n", "1\ntwo\n3\n"
+    of_dos = old.replace("\n", "\r\n")
+    with pytest.raises(HunkFailed, match=r"fit f\.c only because lines of the file end in CR LF\n"):
+        apply_patch(parse_patch(diff(old, new)), {"f.c": of_dos}.get)
+    half = tmp_path / "half.patch"
+    half.write_bytes(b"Subject: x\n\n" + diff(old, new).replace("\n", "\r\n").encode())
+    with pytest.raises(UserError, match=r"fit f\.c only because its lines end in CR LF\n"):
+        apply_series([load_series(half)], {"f.c": old}.get)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalab.errors import UserError
-from numalab.source.series import apply_series, load_series, parse_series, parse_subject
+from numalab.source.mail_text import parse_subject
+from numalab.source.series import apply_series, load_series, parse_series
 
 NAMES = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9-]{1,8})?\.patch", fullmatch=True)
 

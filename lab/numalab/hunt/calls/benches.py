@@ -24,7 +24,7 @@ from numalab.reach.kernel_code_artifact import KernelCode, kernel_code
 from numalab.reach.lines import LineCode
 from numalab.reach.model import Side
 from numalab.reach.prepare import PatchSide, changed_code
-from numalab.reach.source_text import functions_in
+from numalab.source.c_functions import functions_in
 from numalab.source.changes import line_changes
 
 _STRUCT_RQ = "kernel/sched/sched.h"

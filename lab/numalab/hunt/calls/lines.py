@@ -20,7 +20,7 @@ from numalab.reach.fingerprint import changed_functions
 from numalab.reach.kernel_code_artifact import KernelCode
 from numalab.reach.line_table import line_code
 from numalab.reach.lines import Code, LineCode, Place
-from numalab.reach.source_text import function_bodies
+from numalab.source.c_functions import function_bodies
 from numalab.source.changes import FileChange
 
 MOST_LINES = 2000

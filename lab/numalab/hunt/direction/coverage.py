@@ -8,6 +8,7 @@ from numalab.hunt.direction.corpus import BranchOutcome, Corpus, target_lines
 from numalab.reach.model import LineKind, LineReach, PatchReach, Reached, RunReach
 from numalab.reach.reach_map import SCHEDULER, feature_text, needed_feature
 from numalab.reach.text import verdict_text
+from numalab.source.c_functions import called
 from numalab.units import counted
 
 _MOST_NEVER, _MOST_BRANCHES, _MOST_FILES = 6, 8, 6  # lines in the terminal
@@ -117,7 +118,7 @@ def hunt_coverage(total: PatchReach, corpus: Corpus) -> HuntCoverage | None:
         verdict=Reached.ALL if is_whole else total.verdict,
         summary="branches of the scheduler" if is_whole else verdict_text(total),
         boots=reach.runs,
-        lines=tuple(sorted(targets, key=lambda line: bool(line.boots))),
+        lines=tuple(sorted(targets, key=lambda line: (bool(line.boots), line.file.endswith(".h")))),
         branches=tuple(executed),
         files=files,
         outcomes=outcomes,
@@ -208,7 +209,7 @@ def coverage_lines(coverage: HuntCoverage) -> Iterator[str]:
 
 
 def _place(file: str, line: int, function: str) -> str:
-    return f"{file}:{line}{f' {function}()' if function else ''}"
+    return f"{file}:{line}{f' {called(function)}' if function else ''}"
 
 
 def _text(line: LineCoverage) -> str:

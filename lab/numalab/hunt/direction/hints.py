@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from numalab.hunt.loads.kinds import BEYOND, FAR, MASKS, load_traits, machine_traits
 from numalab.hunt.loads.load import Load
-from numalab.reach.source_text import enclosing_function, function_lines
+from numalab.source.c_functions import enclosing_function, function_lines
 from numalab.source.changes import FileChange
 from numalab.topology.topology import Topology
 

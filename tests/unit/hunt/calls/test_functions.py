@@ -13,7 +13,7 @@ from numalab.hunt.calls.functions import (
     read_symbols,
 )
 from numalab.process import run
-from numalab.reach.source_text import functions_in
+from numalab.source.c_functions import functions_in
 from numalab.source.plain_files import SourceFile
 
 FAIR, CORE = "kernel/sched/fair.c", "kernel/sched/core.c"
@@ -81,11 +81,20 @@ def test_a_block_is_counted_in_functions_of_its_size_only() -> None:
     assert counted.addresses == (16, 32 + 8)
 
 
-def test_only_numa_functions_of_mm_are_compared() -> None:
-    sizes = {"do_numa_page": 8, "migrate_misplaced_folio": 8, "copy_page": 8}
-    bodies = {"mm/memory.c": dict(functions_in("".join(map(body, sizes))))}
+@pytest.mark.parametrize(
+    ("file", "compared", "left_out"),
+    [
+        ("mm/memory.c", ["do_numa_page", "migrate_misplaced_folio"], "copy_page"),
+        ("kernel/sched/core.c", ["___cond_resched", "move_queued_task"], "__cond_resched"),
+    ],
+)
+def test_functions_that_run_whatever_the_load_is_are_not_compared(
+    file: str, compared: list[str], left_out: str
+) -> None:
+    sizes = dict.fromkeys((*compared, left_out), 8)
+    bodies = {file: dict(functions_in("".join(map(body, sizes))))}
     kernel = KernelFunctions(sizes, sizes, 8, bodies)
-    assert comparable(kernel, kernel) == ["do_numa_page", "migrate_misplaced_folio"]
+    assert comparable(kernel, kernel) == compared
 
 
 def test_functions_near_a_change_in_another_file_of_their_object_are_not_compared() -> None:

@@ -57,6 +57,15 @@ def test_the_terminal_names_lines_that_never_ran_first(drawn_case: Case) -> None
     assert not is_unreached(result)
 
 
+def test_lines_of_headers_that_never_ran_come_last(drawn_case: Case) -> None:
+    header = {"file": "include/trace/events/sched.h", "functions": ("TRACE_EVENT(sched_new)",)}
+    result = coverage(drawn_case, boot(line(7).model_copy(update=header), line(6)))
+    assert [text.strip() for text in coverage_lines(result)][1:3] == [
+        "never ran: kernel/sched/fair.c:6 decide(): x",
+        "never ran: include/trace/events/sched.h:7 TRACE_EVENT(sched_new): x",
+    ]
+
+
 def test_a_patch_whose_lines_never_ran_is_not_reached(drawn_case: Case) -> None:
     result = coverage(drawn_case, boot(line(5), line(9, "function", 2, (1, 1))))
     assert is_unreached(result)
