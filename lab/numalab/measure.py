@@ -1,7 +1,7 @@
 """A measure: one number of one run, and its meaning."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -107,6 +107,19 @@ class MeasureInfo:
     def comes_from(self, kind: SourceKind) -> bool:
         """Say whether some of it was read at this kind of source."""
         return any(source.kind == kind for source in self.sources)
+
+
+def differing(infos: Iterable[MeasureInfo]) -> list[str]:
+    """Name what several meanings of one measure differ in; empty where its values compare.
+
+    The text of a definition is its version, which changes with the values of ordinary recordings.
+    """
+    every = tuple(infos)
+    return [
+        what
+        for what in ("definition", "direction", "unit")
+        if len({getattr(info, what) for info in every}) > 1
+    ]
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,6 @@ def stored_manifest(**changes: Any) -> Manifest:
 def stored_run(manifest: Manifest, value: Number, **about: Any) -> StoredRun:
     """Return a run that measured `m`, in moves."""
     words = {"unit": "moves", "direction": "none", "kind": "placement", "source": "trace"} | about
-    stored = {"name": "m", "value": value, "definition": "d", **words}
+    stored = {"name": "m", "value": value, "definition": "d"} | words
     measure = StoredMeasure.model_validate(stored, strict=False).measure()
     return StoredRun(RunDir(Path("/nowhere")), manifest, {"m": measure})

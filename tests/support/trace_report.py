@@ -13,10 +13,11 @@ _OWN = {"time_ns", "cpu", "node", "event", "pid", "comm", "lost"}
 _KERNEL_HALF = 1 << 63
 
 
-def report(path: Path) -> list[str]:
-    """Return the lines of `trace-cmd report` that stand for events."""
+def report(path: Path, *, raw: bool = True) -> list[str]:
+    """Return the lines of `trace-cmd report` that stand for events, their fields `raw` or not."""
     trace_cmd = find_program("trace-cmd", "trace-cmd")
-    text = run([trace_cmd, "report", "-t", "-R", path], timeout=120).stdout
+    options = ["-R"] if raw else []
+    text = run([trace_cmd, "report", "-t", *options, path], timeout=120).stdout
     return [line for line in text.splitlines() if LINE.match(line)]
 
 

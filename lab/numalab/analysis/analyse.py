@@ -73,6 +73,7 @@ def analyse(run: Recording) -> Analysis:
     """
     measures, notes = compute_measures(run)
     notes = (*describe_lacking(run.lacking), *describe_filtered(run.filtered), *notes)
+    notes = (*(run.command.notes if run.command else ()), *notes)
     absent = run.absent_tasks
     if absent and len(absent) == len(run.tasks):
         measures = tuple(map(_without_tasks, measures))

@@ -9,7 +9,7 @@ import polars as pl
 from numalab.campaign.check import check_topology, kernel_remarks
 from numalab.campaign.task import Task
 from numalab.capture.counters import BufferStats
-from numalab.capture.decode import Decoded, decode_trace
+from numalab.capture.decode import Decoded, decode_guest
 from numalab.capture.joined_tables import keep_memory_tables
 from numalab.errors import CaptureIncomplete, LabError
 from numalab.qemu.emulator import parse_qemu_version
@@ -72,8 +72,7 @@ def salvage(task: Task, files: RunFiles, run: Manifest) -> Manifest:
 
 
 def _decode(task: Task, files: RunFiles) -> RecordingFacts:
-    directory = task.directory
-    decoded = decode_trace(directory.trace, as_guest_numbers(task.topology), directory.events)
+    decoded = decode_guest(task.directory, as_guest_numbers(task.topology))
     return describe_recording(decoded, files.buffer_stats)
 
 
@@ -84,4 +83,5 @@ def describe_recording(decoded: Decoded, stats: Sequence[BufferStats]) -> Record
     """
     lost = max(decoded.lost, sum(cpu.lost for cpu in stats))
     facts = asdict(decoded) | {"lost": lost, "whole": decoded.whole and not lost}
+    facts["problems"] = decoded.faults
     return RecordingFacts.model_validate(facts)

@@ -14,11 +14,13 @@ import numpy.typing as npt
 import polars as pl
 
 from numalab.capture.ring_buffer import Ints, Words
-from numalab.capture.texts import Bytes, KnownTexts, Texts
+from numalab.capture.texts import CPUS, Bytes, KnownTexts, Texts, read_arrays
 
-Kind = Literal["int", "bool", "text", "located text", "open text", "bytes"]
-# int: a number; text: char[N]; located text: __data_loc char[] (a 32-bit offset and length);
-# open text: char[] that ends with the record; bytes: any other array, kept as hexadecimal.
+Kind = Literal["int", "bool", "text", "located text", "located array", "open text", "bytes"]
+# int: a number; text: char[N]; open text: char[] that ends with the record; bytes: any other array,
+# kept as hexadecimal. The field of located data is a word with their offset in its lower 16 bits
+# and their size in the upper ones: __data_loc counts from the start of the record, __rel_loc from
+# the end of the field (include/trace/stages, Linux 5.17).
 
 MAX_FIELD_BYTES = 4096
 _FIELD = re.compile(
@@ -39,6 +41,8 @@ class Field:
     offset: int
     size: int
     signed: bool
+    relative: bool = False  # __rel_loc
+    items: str = ""  # of a located array, see `read_arrays`
 
 
 @dataclass(frozen=True)
@@ -93,20 +97,37 @@ def _field(line: str) -> Field | None:
     if match is None:
         return None
     declaration = match["decl"].strip()
-    located = declaration.startswith("__data_loc")
+    located = declaration.startswith(("__data_loc ", "__rel_loc "))
     # `__data_loc char[] comm` has the brackets before the name.
     parts = _DECLARATION.match(declaration.replace("[]", "", 1) if located else declaration)
     size, offset = int(match["size"]), int(match["offset"])
     if parts is None or size > MAX_FIELD_BYTES or offset > 1 << 16:
         return None
-    kind = _kind(declaration, parts["array"], size, located=located)
-    return Field(parts["name"], kind, offset, size, match["signed"] == "1")
+    name, signed = parts["name"], match["signed"] == "1"
+    if located and size == 4:
+        where, _, items = parts["type"].partition(" ")
+        kind: Kind = "located text" if re.search(r"\bchar\b", items) else "located array"
+        relative = where == "__rel_loc"
+        return Field(name, kind, offset, size, signed, relative, _items(items, signed=signed))
+    return Field(name, _kind(declaration, parts["array"], size), offset, size, signed)
 
 
-def _kind(declaration: str, array: str | None, size: int, *, located: bool) -> Kind:
+def _items(declared: str, *, signed: bool) -> str:
+    """Return what `read_arrays` calls items of this type of C, `u32`, `uint16_t` or `long`."""
+    declared = declared.removeprefix("const ")
+    words = set(declared.split())
+    if "cpumask_t" in words:
+        return CPUS
+    size = 0
+    if sized := re.fullmatch(r"_*(?:u|s|uint|int)(8|16|32|64)(?:_t)?", declared):
+        size = int(sized[1]) // 8
+    elif words <= {"unsigned", "signed", "short", "int", "long"}:
+        size = 8 if "long" in words else 2 if "short" in words else 4
+    return f"<{'i' if signed else 'u'}{size}" if size else ""
+
+
+def _kind(declaration: str, array: str | None, size: int) -> Kind:
     is_char = re.search(r"\bchar\b", declaration) is not None
-    if located:
-        return "located text" if is_char and size == 4 else "bytes"
     if array is not None and is_char:
         return "open text" if size == 0 else "text"
     if array is None and size in (1, 2, 4, 8):
@@ -114,6 +135,8 @@ def _kind(declaration: str, array: str | None, size: int, *, located: bool) -> K
     return "bytes"
 
 
+LOST_EVENT = "lost_events"  # the row that stands where events were lost; `lost` says how many
+LOST_COLUMN = "lost"
 COMMON: dict[str, pl.DataType] = {
     "time_ns": pl.Int64(),
     "cpu": pl.Int16(),
@@ -121,9 +144,8 @@ COMMON: dict[str, pl.DataType] = {
     "event": pl.String(),
     "pid": pl.Int32(),
     "comm": pl.String(),
+    LOST_COLUMN: pl.Int64(),
 }
-LOST_EVENT = "lost_events"  # the row that stands where events were lost; `lost` says how many
-LOST_COLUMN = "lost"
 MAX_TEXT = 4096
 
 _INTEGERS: dict[tuple[int, bool], pl.DataType] = {
@@ -178,10 +200,11 @@ def column_name(field: str) -> str:
 def schema_of(formats: Sequence[EventFormat]) -> dict[str, pl.DataType]:
     """Return the table's columns for these events, the common ones first.
 
-    Fields of one name share a column whose type holds all their values; numbers become texts where
-    a text shares their column.
+    Fields of one name share a column whose type holds all their values. Numbers become texts where
+    a text shares their column; of unsigned ones of 64 bits, those past 2^63 - 1 are null where a
+    signed one does.
     """
-    schema = dict(COMMON) | {LOST_COLUMN: pl.Int64()}
+    schema = dict(COMMON)
     for name, fields in _by_column(formats).items():
         schema[name] = _common_type([_type_of(field) for field in fields])
     return schema
@@ -238,14 +261,24 @@ def _read_field(chunk: Chunk, first: Bytes, field: Field, texts: KnownTexts) -> 
             return truths
         case "text":
             return texts.read(raw)
-        case "located text":
-            where = raw.view("<u4")[:, 0].astype(np.int64)
-            return _located_texts(chunk, where & 0xFFFF, where >> 16, texts)
+        case "located text" | "located array":
+            return _read_located(chunk, raw.view("<u4")[:, 0].astype(np.int64), field, texts)
         case "open text":
             start = np.full(len(chunk.at), field.offset, np.int64)
             return _located_texts(chunk, start, chunk.length - field.offset, texts)
     names = pl.Series([row.tobytes().hex() for row in raw], dtype=pl.String)
     return Texts(names, np.arange(len(names)))
+
+
+def _read_located(chunk: Chunk, where: Ints, field: Field, texts: KnownTexts) -> Texts:
+    """Read the data that a field of each record locates; what lies outside its record is null."""
+    start, size = where & 0xFFFF, where >> 16
+    if field.relative:
+        start += field.offset + field.size
+    if field.kind == "located text":
+        return _located_texts(chunk, start, size, texts)
+    size = np.where(start + size <= chunk.length, size, -1)
+    return read_arrays(chunk.words.view(np.uint8), chunk.at * 4 + start, size, field.items)
 
 
 def read_pids(chunk: Chunk) -> npt.NDArray[np.int32]:

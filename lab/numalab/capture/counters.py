@@ -8,6 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 MAX_LINES = 100_000
+NOT_MEASURED = "nothing is measured by it"  # how a sentence ends that says what lacks, and why
+# Their lines of CPUs have the same fields (show_schedstat() in kernel/sched/stats.c of 6.1 to 7.3).
+SCHEDSTAT_VERSIONS = tuple(f"version {number}" for number in (15, 16, 17))
+SCHEDSTAT_FIELDS = 9
+_CPU = re.compile(r"cpu\d{1,5}")
 _NUMBER = re.compile(r"\d{1,20}")
 _COUNT = re.compile(r"\d{1,20}(\.\d{1,9})?")
 _TRACEPOINT = re.compile(r"[\w-]+:(?![DGHIPSWehkpu]+$)\w+")  # perf-list(1) has the modifiers
@@ -17,7 +22,7 @@ _OF_NODE = re.compile(r"\S{0,200}/node(\d{1,4})/numastat:(\w{1,40}) (\d{1,20})")
 
 @dataclass(frozen=True)
 class CpuSchedstat:
-    """One CPU's line of /proc/schedstat (Documentation/scheduler/sched-stats.rst), version 15 on.
+    """One CPU's line of /proc/schedstat (scheduler/sched-stats.rst), versions 15 to 17.
 
     `running_ns` and `waiting_ns` are sums over tasks; `timeslices` counts switches to a task.
     """
@@ -85,18 +90,23 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str,
 
 
 def parse_schedstat(text: str) -> tuple[CpuSchedstat, ...]:
-    """Parse the CPU lines of /proc/schedstat; empty for a version before 15."""
-    version = re.match(r"version (\d{1,4})\n", text)
-    if version is None or int(version[1]) < 15:
+    """Parse the CPU lines of /proc/schedstat; empty for another version or number of fields."""
+    lines = text.splitlines()[:MAX_LINES]
+    if not lines or lines[0] not in SCHEDSTAT_VERSIONS:
         return ()
-    cpus = []
-    for line in text.splitlines()[:MAX_LINES]:
-        words = line.split()
-        if words and re.fullmatch(r"cpu\d{1,5}", words[0]) and len(words) >= 10:
-            numbers = words[7:10]
-            if all(map(_NUMBER.fullmatch, numbers)):
-                cpus.append(CpuSchedstat(int(words[0][3:]), *map(int, numbers)))
-    return tuple(cpus)
+    rows = [words for words in map(str.split, lines) if words and _CPU.fullmatch(words[0])]
+    return tuple(
+        CpuSchedstat(int(cpu[3:]), *map(int, numbers[-3:]))
+        for cpu, *numbers in rows
+        if len(numbers) == SCHEDSTAT_FIELDS and all(map(_NUMBER.fullmatch, numbers[-3:]))
+    )
+
+
+def describe_schedstat(text: str) -> tuple[str, ...]:
+    """Return a sentence where nothing of /proc/schedstat can be parsed; none for no text."""
+    if not text or parse_schedstat(text):
+        return ()
+    return (f"/proc/schedstat has not the layout of versions 15 to 17: {NOT_MEASURED}",)
 
 
 def parse_trace_stats(text: str) -> tuple[BufferStats, ...]:

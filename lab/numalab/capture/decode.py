@@ -8,7 +8,7 @@ compare the two, field by field.
 import mmap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,17 +32,21 @@ from numalab.capture.columns import (
 from numalab.capture.event_table import EventTable
 from numalab.capture.pages import MAX_KINDS, PageChunk, PageSource
 from numalab.capture.ring_buffer import Ints, page_times
+from numalab.capture.spec import TRACE_INSTANCE
 from numalab.capture.texts import KnownTexts, Texts
 from numalab.capture.trace_file import MAX_CPUS, TraceFile, open_trace
 from numalab.errors import UserError
 from numalab.files import open_regular, replacing
 from numalab.progress import Progress, no_progress
+from numalab.run_dir import RunDir
 from numalab.topology.topology import Topology
+from numalab.units import counted
 
 MAX_COLUMNS = 8192  # all events of a kernel have about half of it
 _HEADER_BYTES = 8  # struct trace_entry
 # `in_ns` is 0 in trace_clocks[] (kernel/trace/trace.c); tsc2nsec is x86-tsc in trace-cmd.
 _TICKS = ("counter", "uptime", "x86-tsc", "ppc-tb", "tsc2nsec")
+_MOST_BUFFERS = 8  # that are looked through, and named
 _PIECE_BYTES = 12 << 20  # of records: texts of four times this size fit in a page of the table
 
 
@@ -52,7 +56,8 @@ class Decoded:
 
     `events` are the rows without those for lost events, `counts` the rows by event. `lost` events
     are missing at `gaps` places (some places have no number). `unsound` pages are cut short or
-    damaged; `unreadable` records fit no event format. `problems` are messages for the user.
+    damaged; `unreadable` records fit no event format. `problems` are messages for the user, `notes`
+    those about a recording that may be whole.
     """
 
     clock: str = ""
@@ -65,11 +70,20 @@ class Decoded:
     unsound: int = 0
     unreadable: int = 0
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether the recording is complete as far as its counts show."""
-        return not (self.gaps or self.unsound or self.unreadable or self.problems)
+        return not (self.gaps or self.faults)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Messages for the user: why the recording lacks events at places that nobody knows."""
+        if not (self.unsound or self.unreadable):
+            return self.problems
+        damage = f"{self.unsound} pages are damaged, {self.unreadable} records fit no event format"
+        return (*self.problems, damage)
 
 
 def decode_trace(
@@ -80,10 +94,64 @@ def decode_trace(
 ) -> Decoded:
     """Decode `trace_dat` into `events_parquet`: a row for each event, by time.
 
-    `node` is the CPU's in the topology, else null. Damaged parts are left out and counted. Raises
-    UserError when nothing in the file can be decoded, or its times are no nanoseconds.
+    `node` is the CPU's in the topology, else null. Damaged parts are left out and counted. Of
+    several buffers the main one is read, or the first with events of the scheduler where it has
+    none. Raises UserError when nothing in the file can be decoded, or its times are no nanoseconds.
     """
-    trace = open_trace(_mapped(trace_dat), trace_dat)
+    data = _mapped(trace_dat)
+    trace = open_trace(data, trace_dat, _buffer_of_scheduler(data, trace_dat, on_progress))
+    trace.problems += _describe_left_out(trace)
+    return _decode(trace, trace_dat, topology, events_parquet, on_progress)
+
+
+def decode_guest(directory: RunDir, topology: Topology | None) -> Decoded:
+    """Decode what a guest recorded into its table of events, as `decode_trace` does.
+
+    numalab records into an instance of its own, and only that is read: patched kernels and
+    programs write into other buffers what they like.
+    """
+    trace = open_trace(_mapped(directory.trace), directory.trace, TRACE_INSTANCE)
+    decoded = _decode(trace, directory.trace, topology, directory.events, no_progress)
+    decoded.notes = tuple(_describe_left_out(trace))
+    return decoded
+
+
+def _buffer_of_scheduler(data: memoryview, path: Path, on_progress: Progress) -> str | None:
+    """Return the first buffer with events of the scheduler, None for the one to prefer."""
+    first = open_trace(data, path)
+    numbers = {number for number, text in first.formats.items() if text.system == "sched"}
+    for name in (None, *list(first.left_out)[:_MOST_BUFFERS]) if first.left_out else ():
+        with suppress(UserError):
+            trace = open_trace(data, path, name)
+            with closing(PageSource(trace, on_progress)) as source:
+                if not numbers.isdisjoint(np.flatnonzero(source.kinds).tolist()):
+                    return name
+    return None
+
+
+def _describe_left_out(trace: TraceFile) -> Iterator[str]:
+    """Yield a message about the buffers that were not read, if any."""
+    texts = []
+    for name, events in list(trace.left_out.items())[:_MOST_BUFFERS]:
+        count = f" ({counted(events, 'event')})" if events else ""
+        buffer = (
+            f"instance {name[:60]!r}" if name else "the main buffer, where trace_printk() writes"
+        )
+        texts.append(f"{buffer}{count}")
+    if texts:
+        texts += ["..."] * (len(trace.left_out) > _MOST_BUFFERS)
+        kept = next((f"instance {data.buffer[:60]!r}" for data in trace.cpus if data.buffer), "")
+        rest = f"`trace-cmd report` of the trace.dat prints the rest: {', '.join(texts)}"
+        yield f"only {kept or 'the main buffer'} was read; {rest}"
+
+
+def _decode(
+    trace: TraceFile,
+    trace_dat: Path,
+    topology: Topology | None,
+    events_parquet: Path,
+    on_progress: Progress,
+) -> Decoded:
     if trace.clock in _TICKS and trace.conversion is None:
         reason = f"its clock, {trace.clock}, does not count nanoseconds: record with -C mono"
         raise UserError(reason, file=trace_dat)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import polars as pl
 
+from numalab.capture.counters import SCHEDSTAT_FIELDS, SCHEDSTAT_VERSIONS
 from numalab.errors import UserError
 from numalab.measure import LARGEST_NUMBER
 from numalab.plugins import Registry
@@ -163,12 +164,14 @@ def parse_samples(text: str) -> Samples:
 
 
 def _timed_rows(text: str) -> Iterator[tuple[str, tuple[int | str, ...]]]:
-    time = 0
+    time, left_out = 0, ""
     for line in text.splitlines()[:MAX_LINES]:
         kind, *words = line.split()[:400] or [""]
         if kind == "@" and words and _NUMBER.fullmatch(words[0]):
             time = int(words[0])
-        else:
+        elif kind == "schedstat" and words[:1] == ["version"]:
+            left_out = "" if " ".join(words) in SCHEDSTAT_VERSIONS else kind
+        elif kind != left_out:
             for table, row in _rows(kind, words):
                 yield table, (time, *row)
 
@@ -177,7 +180,7 @@ def _rows(kind: str, words: list[str]) -> Iterator[tuple[str, tuple[int | str, .
     match kind, words:
         case "vmstat", [counter, value] if _NUMBER.fullmatch(value):
             yield "vmstat", (counter, int(value))
-        case "schedstat", [cpu, *numbers] if len(numbers) >= 9:
+        case "schedstat", [cpu, *numbers] if len(numbers) == SCHEDSTAT_FIELDS:
             if re.fullmatch(r"cpu\d{1,5}", cpu) and all(map(_NUMBER.fullmatch, numbers[6:9])):
                 yield "schedstat", (int(cpu[3:]), *map(int, numbers[6:9]))
         case "task", [tgid, pid, node, group, *rest]:

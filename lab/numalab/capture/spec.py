@@ -12,6 +12,7 @@ from numalab.capture.samples import SAMPLED, SOURCES, SampledSource
 from numalab.document import Document, check_document
 from numalab.errors import UserError
 
+TRACE_INSTANCE = "lab"  # of the guest, for what numalab records
 _SWITCHES = (
     "sched:sched_switch",
     "sched:sched_wakeup",

@@ -1,5 +1,6 @@
 """Texts of the ring buffer: few different ones, repeated in thousands of records."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,10 +8,13 @@ import numpy.typing as npt
 import polars as pl
 
 from numalab.capture.ring_buffer import Ints
+from numalab.cpulist import format_cpulist
 
 Bytes = npt.NDArray[np.uint8]
 _HASH_BITS = 16
 _WIDEST_KEPT = 8  # words of 8 bytes: names of tasks and devices
+CPUS = "cpus"
+MOST_LISTED = 1 << 25  # characters of the cpulists of one column and piece of the table
 _MOST_KEPT = 1 << 12  # texts of one width
 
 
@@ -20,6 +24,42 @@ class Texts:
 
     different: pl.Series
     which: Ints
+
+
+def read_arrays(memory: Bytes, begin: Ints, size: Ints, items: str) -> Texts:
+    """Read arrays of bytes as texts; one of a negative size is null.
+
+    `items` is a type of numpy for numbers, which get blanks between, as `trace-cmd report` prints
+    them; `CPUS` for a mask, which becomes a cpulist; or empty: hexadecimal.
+    """
+    places: dict[bytes, int] = {}
+    which = np.zeros(len(begin), np.int64)
+    ranges = zip(begin.tolist(), (begin + size).tolist(), strict=True)
+    for row, (start, end) in enumerate(ranges):
+        if start <= end:
+            which[row] = places.setdefault(memory[start:end].tobytes(), len(places))
+    which[size < 0] = len(places)
+    return Texts(pl.Series([*_array_texts(places, items), None], dtype=pl.String), which)
+
+
+def _array_texts(arrays: Iterable[bytes], items: str) -> Iterator[str | None]:
+    """Yield the text of each array, null for a part of a number.
+
+    Hostile masks give cpulists of 20 times their size: past `MOST_LISTED` they are null.
+    """
+    room = MOST_LISTED
+    for data in arrays:
+        if items == CPUS:
+            bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+            text = format_cpulist(np.flatnonzero(bits).tolist()) if room > 0 else None
+            room -= len(text or "")
+            yield text
+        elif not items:
+            yield data.hex()
+        elif len(data) % np.dtype(items).itemsize:
+            yield None
+        else:
+            yield " ".join(map(str, np.frombuffer(data, items).tolist()))
 
 
 class KnownTexts:

@@ -53,6 +53,8 @@ class TraceFile:
 
     `buffers` are the clock and layout of each, `stats` the kernel's counts by buffer and CPU, from
     the texts of `per_cpu/cpuN/stats` that trace-cmd stores; the buffer of no instance is "".
+    `left_out` are the buffers whose pages are not in `cpus`, and how many events each has (0 where
+    the file has no count).
     """
 
     data: memoryview
@@ -67,6 +69,7 @@ class TraceFile:
     stats_of: str = ""
     clock: str = ""
     tsc: tuple[int, int, int] | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -120,11 +123,12 @@ class Cursor:
         return self.take(self.number(8))
 
 
-def open_trace(data: memoryview, path: Path) -> TraceFile:
-    """Read everything but the pages themselves.
+def open_trace(data: memoryview, path: Path, buffer: str | None = None) -> TraceFile:
+    """Read everything but the pages themselves, of one buffer: None prefers the main one.
 
     `problems` lists unreadable parts. Raises UserError when nothing can be decoded: not a
-    trace.dat, an unknown version or byte order, or damage before the event formats.
+    trace.dat, an unknown version or byte order, or damage before the event formats; or where
+    only other buffers have pages.
     """
     cursor = Cursor(data)
     try:
@@ -139,7 +143,7 @@ def open_trace(data: memoryview, path: Path) -> TraceFile:
         layout = PageLayout(page_bytes, long_bytes, 8 + long_bytes)
         trace = TraceFile(data, int(version), layout)
         (_read_v7 if trace.version == 7 else _read_v6)(trace, cursor)
-        _keep_one_buffer(trace)
+        _keep_one_buffer(trace, buffer)
     except Damaged as error:
         raise UserError(f"cut short or damaged: {error}", file=path) from None
     size = trace.layout.page_bytes
@@ -148,20 +152,22 @@ def open_trace(data: memoryview, path: Path) -> TraceFile:
     return trace
 
 
-def _keep_one_buffer(trace: TraceFile) -> None:
-    """Leave out all buffers but the main one, or without its pages the first that has some.
+def _keep_one_buffer(trace: TraceFile, wanted: str | None) -> None:
+    """Leave out all buffers but the wanted one. None: the main one, or without its pages the first.
 
     Several may hold the same events, and each has losses and a clock of its own.
     """
-    names = dict.fromkeys(data.buffer for data in trace.cpus if data.size)
-    kept, *rest = sorted(names, key=bool) or [""]
+    counts: dict[str, int] = {}
+    names = sorted(dict.fromkeys(data.buffer for data in trace.cpus if data.size), key=bool)
+    kept = (names or [""])[0] if wanted is None else wanted
+    if names and kept not in names:
+        raise Damaged(f"nothing is in its buffer {kept!r}")
     trace.cpus = [data for data in trace.cpus if data.buffer == kept]
     trace.clock, trace.layout = trace.buffers.get(kept, ("", trace.layout))
-    trace.stats = {key: stats for key, stats in trace.stats.items() if key[0] not in rest}
-    if rest:
-        read = f"instance {kept!r}" if kept else "the main buffer"
-        names_left = ", ".join([repr(name[:60]) for name in rest[:8]] + ["..."] * (len(rest) > 8))
-        trace.problems.append(f"only {read} was read; instances left out: {names_left}")
+    for (name, _), stats in trace.stats.items():
+        counts[name] = counts.get(name, 0) + (stats.read or 0)
+    trace.left_out = {name: counts.get(name, 0) for name in names if name != kept}
+    trace.stats = {key: stats for key, stats in trace.stats.items() if key[0] not in trace.left_out}
 
 
 def _read_v6(trace: TraceFile, cursor: Cursor) -> None:

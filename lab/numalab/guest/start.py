@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from numalab.capture.spec import TRACE_INSTANCE
 from numalab.errors import HostError
 from numalab.files import create, write_text
 from numalab.guest.saved_guest_artifact import SavedGuest, read_saved, saved_entry
@@ -27,7 +28,7 @@ from numalab.machine.memory import (
 from numalab.machine.model import NVDIMM_ALIGNMENT, Job, Machine, Plugin
 from numalab.placement.admission import admit_machine, locks_memory
 from numalab.placement.planner import Placement
-from numalab.qemu.cmdline import TRACE_INSTANCE, render_cmdline
+from numalab.qemu.cmdline import render_cmdline
 from numalab.qemu.domain_xml import Drive, GuestFiles, render_domain
 from numalab.qemu.emulator import one_thread_emulator, qemu_version
 from numalab.qemu.guest import Guest

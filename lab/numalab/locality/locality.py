@@ -12,7 +12,7 @@ import polars as pl
 
 from numalab.analysis.findings import TaskMemory
 from numalab.analysis.measures.memory import memory_by_task, sum_within, with_locality
-from numalab.capture.decode import decode_trace
+from numalab.capture.decode import decode_guest
 from numalab.capture.joined_tables import JoinedTables, keep_memory_tables, read_memory_tables
 from numalab.capture.maps import MAX_TEXT, ProcessMaps, parse_maps
 from numalab.files import left_by_guest
@@ -88,9 +88,10 @@ def read_locality(
     recording and HostError for damaged counts.
     """
     machine = as_guest_numbers(topology)
-    decode_trace(directory.trace, machine, directory.events)
+    decoded = decode_guest(directory, machine)
     switches = scan_events(directory).filter(pl.col("event") == "sched_switch").collect()
-    notes = keep_memory_tables(directory, machine, switches)
+    kept = keep_memory_tables(directory, machine, switches)
+    notes = (*decoded.faults, *decoded.notes, *kept)
     events = scan_events(directory).collect()
     text = left_by_guest(directory.maps)[:MAX_TEXT].decode("utf-8", "backslashreplace")
     memory = CommandMemory(parse_maps(text), files)

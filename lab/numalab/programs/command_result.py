@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from numalab.capture.counters import parse_times
-from numalab.capture.decode import decode_trace
+from numalab.capture.decode import decode_guest
 from numalab.capture.samples import parse_samples
 from numalab.errors import UserError, WorkloadFailed, shown
 from numalab.files import left_by_guest
@@ -32,8 +32,8 @@ class CommandResult:
     left below $OUT, by name. `seconds`, `user_seconds` and `system_seconds` are guest time; None
     where the guest could not tell. `memory_kib` is the memory of its processes by node when they
     had most; empty where it was not sampled. `events` has a row for each recorded event: time_ns,
-    cpu, node, event, and the fields of the events; None where nothing was recorded. `directory` is
-    the folder of its files while they are kept.
+    cpu, node, event, and the fields of the events; None where nothing was recorded. `notes` say
+    what they lack. `directory` is the folder of its files while they are kept.
     """
 
     words: tuple[str, ...]
@@ -47,6 +47,7 @@ class CommandResult:
     memory_kib: Mapping[int, int]
     events: pl.DataFrame | None
     directory: Path
+    notes: tuple[str, ...] = ()
 
     def memory_share(self, *nodes: int) -> float:
         """Return the part (0 to 1) of the sampled memory that is on these nodes.
@@ -69,7 +70,7 @@ class CommandResult:
 
     def __str__(self) -> str:
         """Return a few lines for people: that of `repr`, and the end of the output."""
-        lines = [repr(self)[1:-1]]
+        lines = [repr(self)[1:-1], *(f"note: {shown(note)}" for note in self.notes)]
         for name, text in (("stdout", self.stdout), ("stderr", self.stderr)):
             lines += [f"{name}: {shown(line)}" for line in text.splitlines()[-_LEFT_LINES:]]
         return "\n".join(lines)
@@ -92,8 +93,10 @@ def read_result(
     """Read what a command left. `recorded` is its machine where events were recorded."""
     times = parse_times(guest_text_if_any(directory.times))
     events = None
+    notes: tuple[str, ...] = ()
     if recorded is not None and directory.trace.is_file():
-        decode_trace(directory.trace, as_guest_numbers(recorded), directory.events)
+        decoded = decode_guest(directory, as_guest_numbers(recorded))
+        notes = (*decoded.faults, *decoded.notes)
         events = scan_events(directory).collect()
     left = sorted(path for path in directory.returned.rglob("*") if path.is_file())
     return CommandResult(
@@ -108,6 +111,7 @@ def read_result(
         memory_kib=_memory_by_node(parse_samples(guest_text_if_any(directory.samples)).pages),
         events=events,
         directory=directory.path,
+        notes=notes,
     )
 
 

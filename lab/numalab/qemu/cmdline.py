@@ -6,11 +6,11 @@ Reference: Documentation/admin-guide/kernel-parameters.txt, Linux 6.12.
 import re
 from collections.abc import Iterable, Mapping
 
+from numalab.capture.spec import TRACE_INSTANCE
 from numalab.errors import UserError
 from numalab.machine.memory import Region
 from numalab.machine.model import DETERMINISTIC, Mode
 
-TRACE_INSTANCE = "lab"
 _LONGEST = 2047  # COMMAND_LINE_SIZE on x86 is 2048, with the final NUL
 
 

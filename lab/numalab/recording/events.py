@@ -1,12 +1,15 @@
 """The table of events, its common columns each of one type.
 
 The columns follow from the event formats of a recording. Kernels differ in the types of fields, and
-a damaged format may have any; a value that does not fit the type of `SCHEMA` is null.
+a damaged format may have any; a value that does not fit the type of `SCHEMA` is null. Columns of
+`AS_RECORDED` stay as they are: a patch's own event may have a field of that name and another type.
 """
 
 from collections.abc import Collection, Mapping
 
 import polars as pl
+
+from numalab.capture.counters import NOT_MEASURED
 
 IDLE_PID = 0
 SCHEMA: dict[str, type[pl.DataType]] = {
@@ -51,17 +54,27 @@ DEAD_BITS = 0x70  # EXIT_DEAD, EXIT_ZOMBIE, and 0x40; a parked task stays as now
 STOPPED_BIT = 0x4  # __TASK_STOPPED
 PARKED, PREEMPTED = 0x40, 0x100
 PREEMPTED_OR_IDLE = 0x180
+AS_RECORDED = frozenset({"buf", "line", "name", "delta"})
 # What the measures read of a recording; the other columns need not be loaded.
 COLUMNS = tuple(SCHEMA)
 
 
 def typed(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Return every column, those of `SCHEMA` in their types; one that the table lacks is null."""
+    """Return every column, those of `SCHEMA` in their types; one that the table lacks is null.
+
+    Those of `AS_RECORDED` may also have the type of another number or text.
+    """
     table = events.lazy()
     names = table.collect_schema()
+    plain = {
+        name
+        for name in AS_RECORDED & names.keys()
+        if names[name].is_integer() or names[name] in (pl.Boolean, pl.String)
+    }
     return table.with_columns(
         (pl.col(name) if name in names else pl.lit(None)).cast(kind, strict=False).alias(name)
         for name, kind in SCHEMA.items()
+        if name not in plain
     )
 
 
@@ -121,14 +134,14 @@ def describe_lacking(lacking: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     """Return a sentence for each event that lacks fields, with the kernel's names of these."""
     return tuple(
         f"{event} has no field {', '.join(name.removeprefix('event_') for name in fields)}:"
-        " nothing is measured by it"
+        f" {NOT_MEASURED}"
         for event, fields in lacking.items()
     )
 
 
 def describe_filtered(filtered: Collection[str]) -> tuple[str, ...]:
     """Return a sentence for each event that was recorded with a filter."""
-    return tuple(f"{event} was filtered: nothing is measured by it" for event in filtered)
+    return tuple(f"{event} was filtered: {NOT_MEASURED}" for event in filtered)
 
 
 def of_interest(tasks: Collection[str]) -> pl.Expr:

@@ -41,7 +41,9 @@ def _dumps(events: pl.DataFrame) -> Iterator[tuple[int, str]]:
     """Yield the time and the first lines of each dump: who triggered it, and why."""
     if "line" not in events.columns:
         return
-    lines = events.filter(pl.col("event") == "sched_ext_dump").select("time_ns", "line")
+    lines = events.filter(pl.col("event") == "sched_ext_dump").select(
+        "time_ns", pl.col("line").cast(pl.String)
+    )
     bursts: list[tuple[int, list[str]]] = []
     last = -_BURST_NS
     for time, line in lines.drop_nulls().iter_rows():
@@ -58,8 +60,11 @@ def _counted(events: pl.DataFrame) -> Iterator[tuple[int, str]]:
     """Yield the first event of each kind, with the sum of its counts."""
     if not {"name", "delta"} <= set(events.columns):
         return
+    counted = events.filter((pl.col("event") == "sched_ext_event") & pl.col("name").is_not_null())
     kinds = (
-        events.filter((pl.col("event") == "sched_ext_event") & pl.col("name").is_not_null())
+        counted.with_columns(
+            pl.col("name").cast(pl.String), pl.col("delta").cast(pl.Int64, strict=False)
+        )
         .group_by("name", maintain_order=True)
         .agg(pl.col("time_ns").first(), pl.col("delta").sum(), number=pl.len())
         .head(MOST_MARKS)

@@ -1,4 +1,4 @@
-"""The CPUs that tasks may use, by time, from samples."""
+"""The CPUs that tasks may use: by time, from samples, or by the names of bound threads."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,16 +15,18 @@ _BOUND = {"pid": pl.Int32, "since_ns": pl.Int64, "mask": pl.UInt32}
 @dataclass(frozen=True)
 class Masks:
     """`sets` are sets of CPUs; `bound` says which of them a task may use from when on: pid,
-    since_ns, mask (its place in `sets`). A task without a row may use all CPUs.
+    since_ns, mask (its place in `sets`). Tasks without a row may use the set that `named` has for
+    their name, or else all CPUs.
     """
 
     sets: tuple[frozenset[int], ...] = ()
     bound: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_BOUND))
+    named: Mapping[str, int] = field(default_factory=dict)
 
     def split(
         self, table: pl.DataFrame, cpus: frozenset[int]
     ) -> Mapping[frozenset[int], pl.DataFrame]:
-        """Cut a table (pid, start_ns, end_ns) where masks change; return its rows by mask.
+        """Cut a table (pid, comm, start_ns, end_ns) where masks change; return its rows by mask.
 
         Masks are cut to `cpus`. All of them are keys, and `cpus` is the first one.
         """
@@ -37,15 +39,18 @@ class Masks:
             for mask, numbers in sets.items()
         }
 
-    def barred(self, cpu: int, at_ns: int) -> list[int]:
-        """Return the tasks that may not use a CPU at a time."""
+    def barred(self, table: pl.DataFrame, cpu: int, at_ns: int) -> pl.Series:
+        """Return which rows of a table (pid, comm) are of tasks that may not use a CPU then."""
         last = self.bound.filter(pl.col("since_ns") <= at_ns).group_by("pid").last()
+        masks = table.select("pid", named=self._by_name()).join(
+            last, on="pid", how="left", maintain_order="left"
+        )
         numbers = [number for number, mask in enumerate(self.sets) if cpu not in mask]
-        return last.filter(pl.col("mask").is_in(numbers))["pid"].to_list()
+        return masks.select(pl.coalesce("mask", "named").is_in(numbers)).to_series()
 
     def _numbered(self, table: pl.DataFrame) -> pl.DataFrame:
         """Cut rows where the mask of their task changes; `mask` is -1 for all CPUs."""
-        free = table.join(self.bound, on="pid", how="anti").with_columns(mask=pl.lit(-1))
+        free = table.join(self.bound, on="pid", how="anti").with_columns(mask=self._by_name())
         if free.height == table.height:
             return free
         bound = self.bound.with_columns(
@@ -76,9 +81,17 @@ class Masks:
         )
         return pl.concat([free, pieces.select(free.columns)])
 
+    def _by_name(self) -> pl.Expr:
+        """The mask of a task's name, -1 for all CPUs."""
+        return pl.col("comm").replace_strict(self.named, default=-1, return_dtype=pl.Int32)
 
-def masks_by_time(sampled: pl.DataFrame) -> Masks:
+
+def masks_by_time(
+    sampled: pl.DataFrame, named: Mapping[str, frozenset[int]] | None = None
+) -> Masks:
     """Return the masks of samples: pid, time_ns, cpus (a cpulist; others are left out).
+
+    `named` are the CPUs of tasks that were not sampled, by their names.
 
     Between two samples that differ a task may use only what both have: nobody knows when its mask
     changed. The first sample holds for the time before it, too.
@@ -94,6 +107,7 @@ def masks_by_time(sampled: pl.DataFrame) -> Masks:
         .filter(pl.struct("pid", "cpus", "later").rle_id().diff().fill_null(1) != 0)
     )
     sets, room = dict[frozenset[int], int](), lists.room
+    names = {name: sets.setdefault(cpus, len(sets)) for name, cpus in (named or {}).items()}
     bound: dict[int, list[tuple[int, int, int]]] = {}
     for pid, time, cpus, later in rows.select("pid", "time_ns", "cpus", "later").iter_rows():
         mine = bound.setdefault(pid, [])
@@ -107,4 +121,4 @@ def masks_by_time(sampled: pl.DataFrame) -> Masks:
             kept = mask if fits else frozenset[int]()
             mine.append((pid, since_ns, sets.setdefault(kept, len(sets))))
     flat = [row for mine in bound.values() for row in mine]
-    return Masks(tuple(sets), pl.DataFrame(flat, schema=_BOUND, orient="row"))
+    return Masks(tuple(sets), pl.DataFrame(flat, schema=_BOUND, orient="row"), names)

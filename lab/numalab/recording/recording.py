@@ -8,7 +8,7 @@ import polars as pl
 
 from numalab.capture.counters import CpuSchedstat, Times
 from numalab.capture.joined_tables import JoinedTables
-from numalab.capture.samples import Samples
+from numalab.capture.samples import SCHEMAS, Samples
 from numalab.files import bound_json, read_regular
 from numalab.measure import Number
 from numalab.progress import Progress, no_progress
@@ -29,6 +29,7 @@ from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.sums import RunSums, Scope, add_up
 from numalab.recording.window import Slices, Window, cut, find_window, offline, with_parked_stoppers
+from numalab.recording.work_conservation import bound_by_name
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, parse_sched_verbose
 from numalab.topology.topology import Topology
@@ -49,7 +50,7 @@ class CommandData:
     """What the workload's command printed and took, what perf counted, and counters before and
     after it. `numastat` is None where the study did not ask for it. `memory_mib` is about what the
     command allocates, 0 where its file does not say. `scheduler` are statistics that a scheduler
-    (sched_ext) printed, by name."""
+    (sched_ext) printed, by name. `notes` say what of it could not be read."""
 
     workload: str
     metrics: tuple[Metric, ...] = ()
@@ -59,6 +60,7 @@ class CommandData:
     numastat: tuple[NodeCounters, NodeCounters] | None = None
     memory_mib: float = 0.0
     scheduler: Mapping[str, Number] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,9 @@ class Recording:
         """Return the events of these names in the window, with every recorded column.
 
         A name is `sched_switch` or `sched:sched_switch`; no name means all events. `SCHEMA` has the
-        types of the columns that all recordings share; other columns have the type of their field,
-        null in events that lack it. An event that was not recorded has no row; see `has`.
+        types of the columns that all recordings share. Other columns, and those of `AS_RECORDED`,
+        have the type of their field, null in events that lack it. An event that was not recorded
+        has no row; see `has`.
         """
         window = self.window
         inside = pl.col("time_ns").is_between(window.start_ns, window.end_ns)
@@ -252,11 +255,10 @@ class Recording:
 
     @cached_property
     def masks(self) -> Masks:
-        """The CPUs of tasks by time, as sampled."""
-        if self.samples is None:
-            return Masks()
+        """The CPUs of tasks by time, as sampled or by their names."""
         inside = pl.col("time_ns").is_between(self.window.start_ns, self.window.end_ns)
-        return masks_by_time(self.samples.masks.filter(inside))
+        sampled = self.samples.masks if self.samples else pl.DataFrame(schema=SCHEMAS["masks"])
+        return masks_by_time(sampled.filter(inside), bound_by_name(self.machine.cpus_of))
 
     @cached_property
     def sums(self) -> RunSums:
@@ -315,10 +317,12 @@ class Recording:
         """
         process: dict[int, int] = {}
         group: dict[int, int] = {}
-        tables = [self.decisions.select("pid", "tgid", "ngid")]
+        columns = ("time_ns", "pid", "tgid", "ngid")
+        tables = [self.decisions.select(columns)]
         if self.samples is not None:
-            tables.append(self.samples.tasks.select("pid", "tgid", "ngid"))
-        for pid, tgid, ngid in pl.concat(tables).iter_rows():
+            tables.append(self.samples.tasks.select(columns))
+        mentions = pl.concat(tables).sort("time_ns", maintain_order=True)
+        for _, pid, tgid, ngid in mentions.iter_rows():
             if tgid is not None and tgid > 0:
                 process[pid] = tgid
             if ngid is not None and ngid > 0:

@@ -7,14 +7,16 @@ Events move a task from one state to the next:
   its state shows that it was preempted; else it sleeps or is dead, and then it has no more stays.
   With a signal pending it stays in the queue, but Linux 6.1 traces the state that it had before
   (`__schedule()` in kernel/sched/core.c); that it runs again without a wake-up proves it. Where
-  kernels do not tell preempted from asleep (`with_states`), the next event decides.
+  kernels do not tell preempted from asleep (`with_states`), the next event decides. A task that
+  cpu.max throttles is preempted in no other way, so it counts as runnable.
 - sched_migrate_task moves it to dest_cpu at once, asleep or runnable. The kernel reports it in
   set_task_cpu(), between two queues: a task in flight counts as arrived, not as idle time.
 
 The first mention of a task proves its state before: sched_switch that it was runnable on that CPU
-since the recording began, sched_wakeup that it was asleep, sched_wakeup_new that it did not exist,
-a migration nothing, so the next event decides. After lost events on its CPU a task keeps its state
-only if its next event confirms it.
+since the recording began, sched_wakeup that it was asleep (runnable if it woke itself, as
+try_to_wake_up() of kernel/sched/core.c does with a running task that is about to sleep),
+sched_wakeup_new that it did not exist, a migration nothing, so the next event decides. After lost
+events on its CPU a task keeps its state only if its next event confirms it.
 """
 
 from dataclasses import dataclass
@@ -195,8 +197,9 @@ def sightings(events: pl.DataFrame) -> pl.DataFrame:
         parts.append(_mention(switches, "next", **at, after=yes))
     if "target_cpu" in columns:
         wakings = rows.filter(pl.col("event").is_in(["sched_wakeup", "sched_wakeup_new"]))
-        to, no = pl.col("target_cpu"), pl.lit(False)
-        at = {"cpu": to, "from_cpu": to, "before": no, "after": ~no}
+        to, yes = pl.col("target_cpu"), pl.lit(True)
+        itself = (pl.col("event_pid") == pl.col("pid")).fill_null(value=False)
+        at = {"cpu": to, "from_cpu": to, "before": itself, "after": yes}
         born = pl.col("event") == "sched_wakeup_new"
         parts.append(_mention(wakings, "event", **at, born=born))
     if {"orig_cpu", "dest_cpu"} <= columns:

@@ -48,9 +48,10 @@ class RunSums:
     `time` is CPU time of the tasks of interest, `busy` of any task by node and slice, `queued` the
     time of runnable tasks by node and slice. `lost` is the time of lost events by CPU, `unknown`
     that on any allowed CPU by slice; `busy`, `queued`, and `time_of_node` of the tasks of interest
-    leave it out. `final` is the last CPU of every task, `names` the last names. `born` is when
-    tasks began, `reused` the process ids that several tasks of interest had. `timeline` is None for
-    more than one chunk, so that memory stays bounded.
+    leave it out. `final` is the last CPU of every task, `ran` are those that ran, `names` the last
+    names of those that ran as tasks of interest. `born` is when tasks began, `reused` the process
+    ids that several tasks of interest had. `timeline` is None for more than one chunk, so that
+    memory stays bounded.
     """
 
     time: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_TIME))
@@ -63,6 +64,7 @@ class RunSums:
     idle_ns: int = 0
     changes: int = 0
     reused: set[int] = field(default_factory=set)
+    ran: set[int] = field(default_factory=set)
     last_node: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LAST))
     final: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_FINAL))
     born: list[pl.DataFrame] = field(default_factory=lambda: [pl.DataFrame(schema=BIRTHS)])
@@ -126,6 +128,7 @@ def _running(sums: RunSums, chunk: EventChunk, scope: Scope, unknown: Spans) -> 
     sums.busy = _sum(sums.busy, by_slice(some, scope.slices, "node"))
     sums.busy_cpu.update(busy_ns(chunk.spans, scope.tasks))
     _change_nodes(sums, mine)
+    sums.ran.update(chunk.spans["pid"].drop_nulls().unique())
     newest = mine.drop_nulls("comm").sort("start_ns")  # the spans are in the order of CPUs
     named = newest.group_by("pid").agg(pl.col("comm").last())
     sums.names.update(named.iter_rows())

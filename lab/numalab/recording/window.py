@@ -56,9 +56,8 @@ def marks(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     if "buf" not in events.lazy().collect_schema():
         return pl.DataFrame(schema={"time_ns": pl.Int64, "text": pl.String})
     written = events.lazy().filter(pl.col("event") == "print")
-    return (
-        written.select("time_ns", text=pl.col("buf").str.strip_chars("\n")).drop_nulls().collect()
-    )
+    text = pl.col("buf").cast(pl.String).str.strip_chars("\n")
+    return written.select("time_ns", text=text).drop_nulls().collect()
 
 
 def gaps(events: pl.DataFrame) -> pl.DataFrame:

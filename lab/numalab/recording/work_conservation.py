@@ -4,7 +4,7 @@ Short ones are normal: balancing takes time, and moving a task has a cost. Long 
 wrongly built sched groups. A task that may not use the idle CPU waits without a violation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from numalab.recording.intervals import joined as union_of
 from numalab.recording.masks import Masks
 from numalab.recording.stays import queue_lengths
 from numalab.recording.window import Window
+from numalab.topology.limits import MAX_NODES
 
 VIOLATION = {
     "cpu": pl.Int64,
@@ -24,11 +25,30 @@ VIOLATION = {
 }
 _IDLE = {name: VIOLATION[name] for name in ("cpu", "start_ns", "end_ns")}
 # Threads that the kernel binds to the CPU in their name (smpboot_register_percpu_thread(), and
-# create_worker() of kernel/workqueue.c, Linux 4.4 to 7.3); kworker/u4:1 is bound to none.
+# create_worker() of kernel/workqueue.c, Linux 4.4 to 7.3); kworker/u4:1 is bound to none. (Up to
+# 6.5 it often is bound to a node, which its name hides: wq_calc_node_cpumask().)
 _OF_ONE_CPU = (
     r"^(backlog_napi|cpuhp|idle_inject|irq_work|ksoftirqd|ktimers|kworker|migration|rcuc|watchdog)"
     r"/\d+(:|$)"
 )
+# Threads that the kernel binds to the CPUs of the node in their name, where it has any: kcompactd()
+# of mm/compaction.c and kswapd() of mm/vmscan.c, Linux 4.6 to 7.3. It binds kdamond.N, ksmd and
+# khugepaged to none.
+_OF_ONE_NODE = ("kcompactd", "kswapd")
+# Our own programs in the guest, which bind themselves to CPU 0 (images/src, workloads).
+_ON_BOOT_CPU = ("numalab-beat", "numalab-run", "numalab-sample")
+
+
+def bound_by_name(cpus_of: Mapping[int, Collection[int]]) -> dict[str, frozenset[int]]:
+    """Return the CPUs of threads that are bound to a node or to CPU 0, by their names.
+
+    `cpus_of` are the CPUs of each node. Where no nodes are known, threads of nodes have no CPUs:
+    nobody knows what they wait for.
+    """
+    nodes = {node: frozenset(cpus) for node, cpus in cpus_of.items() if cpus}
+    nodes = nodes or dict.fromkeys(range(MAX_NODES), frozenset[int]())
+    of_node = {f"{name}{node}": cpus for name in _OF_ONE_NODE for node, cpus in nodes.items()}
+    return of_node | dict.fromkeys(_ON_BOOT_CPU, frozenset({0}))
 
 
 def violations(
@@ -120,9 +140,9 @@ def longest(
     rows = []
     for cpu, start, end in chosen.iter_rows():
         now = (pl.col("start_ns") <= start) & (pl.col("end_ns") > start)
-        may_come = ~_of_one_cpu() & ~pl.col("pid").is_in(masks.barred(cpu, start))
         busy = lengths.filter(now & (pl.col("runnable") >= 2)).select("cpu", tasks="runnable")
-        waits = stayed.filter(now & pl.col("runnable") & may_come).join(busy, on="cpu")
+        queued = stayed.filter(now & pl.col("runnable") & ~_of_one_cpu())
+        waits = queued.filter(~masks.barred(queued, cpu, start)).join(busy, on="cpu")
         last = waits.sort("tasks", -pl.col("cpu"), "start_ns", "pid").tail(1)
         row = last.select("cpu", "pid", "comm").row(0) if len(last) else (None, None, None)
         rows.append((cpu, start, end, *row))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from numalab.errors import WorkloadFailed
 from numalab.plugins import Registry
-from numalab.process import signal_name
+from numalab.workload.exit_status import ended_by
 from numalab.workload.workload_table import MetricTable
 
 # Bounds for output, which comes from a guest; `left_by_guest` bounds the bytes of all lines.
@@ -20,7 +20,6 @@ _NOT_STARTED = {
     126: "is no program that the guest can execute",
     127: "was not found in the guest; is its package in the image?",
 }
-_LAST_SIGNAL = 64  # signal(7)
 # oom_kill_process() in the kernel's mm/oom_kill.c.
 _OOM = re.compile(r"(Memory cgroup out of memory: )?Killed process \d+ \(([^)]{1,15})\)")
 
@@ -172,9 +171,8 @@ def explain_failure(name: str, status: int, output: str, kernel_log: str = "") -
     if status in _NOT_STARTED:
         why = f"{name} {_NOT_STARTED[status]}"
     else:
-        why = f"{name} exited with status {status}"
-        if 1 <= status - 128 <= _LAST_SIGNAL:  # perf(1) exits with 129 for a wrong option
-            why += f": ended by {signal_name(status - 128)}, or it chose that status"
+        ended = ended_by(status)
+        why = f"{name} exited with status {status}" + (f": {ended}" if ended else "")
     if killed := _OOM.search(kernel_log):
         full = "a memory cgroup was full" if killed[1] else "the guest had no memory left"
         why += f"; {full} and the kernel killed {_shown(killed[2])}"

@@ -15,6 +15,27 @@ from numalab.recording.recording import CommandData, Recording
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
+# Definitions as runs stored them, of measures whose values have changed since then, or have not.
+_CHANGED = {
+    "longest_idle_while_overloaded": "The longest time of idle_while_overloaded on one CPU.",
+    "tasks_final_node0": "How many tasks of interest were last on node 0 at the end of the window "
+    "(from `numalab: begin` to `numalab: end`), ended ones included.",
+}
+_UNCHANGED = {
+    "processes_converged": "Of the processes of tasks of interest whose threads are known, those "
+    "that converged: from some moment before the last fifth of the window on, one node always had "
+    "at least 80 % of the CPU time that was left.",
+    "schedstat_wait_time": "How long tasks waited for a CPU that was busy with others, all tasks "
+    "and CPUs together, from before the capture to after the command.",
+    "unknown_time": "The share of the window (from `numalab: begin` to `numalab: end`) in which "
+    "events of an allowed CPU were lost; shares and queue_imbalance leave it out; above 1 %, "
+    "convergence is none.",
+    "allocations_local": "Of the pages allocated by anybody, those of the node whose CPU asked for "
+    "them.",
+    "allocations_astray": "Of the pages allocated by anybody, those that came from another node "
+    "than was wanted.",
+}
+
 
 def a_run(trace: Trace) -> Any:
     """Two hogs on CPU 0, allowed on CPUs 0 and 2; one of them is moved to CPU 2 after 60 of 100.
@@ -316,3 +337,11 @@ def test_faults_beside_hinting_faults(
 ) -> None:
     run = analyse(Recording(a_run(trace), three_nodes, tasks=[], vmstat=counters))
     assert values(run.measures)["other_minor_faults"] == faults
+
+
+@pytest.mark.parametrize("name", [*_CHANGED, *_UNCHANGED])
+def test_a_definition_changes_with_the_values_and_only_then(name: str) -> None:
+    """Compare takes the text as the version of a measure."""
+    described = explain(name)
+    assert described is not None
+    assert (described.definition == (_CHANGED | _UNCHANGED)[name]) is (name in _UNCHANGED)

@@ -98,6 +98,7 @@ def test_pages_by_node_and_the_shares_that_were_local_and_astray() -> None:
     made = measures_of(CommandData("hogs", numastat=(before, after)))
     result = {name: item.value for name, item in made.items()}
     assert result["numastat_numa_hit_node0"] == 30
+    assert made["numastat_numa_hit_node0"].info.unit == "allocations", "a huge page counts once"
     assert result["numastat_other_node_node1"] == 55
     assert "numastat_numa_hit_node2" not in result  # nobody knows what it had before
     assert result["allocations_local"] == 45  # 30 + 15 of 100

@@ -15,7 +15,7 @@ from numalab.recording.recording import Recording
 from numalab.recording.spans import spans
 from numalab.recording.stays import queue_lengths, stays
 from numalab.recording.window import Window, gaps, offline
-from numalab.recording.work_conservation import joined, longest, violations
+from numalab.recording.work_conservation import bound_by_name, joined, longest, violations
 from numalab.topology.topology import Topology
 from support.small_traces import Trace
 
@@ -30,7 +30,10 @@ def listed(
     """Return all violations of a trace, and the longest with the task that waited."""
     sampled = [(0, pid, format_cpulist(mask)) for pid, mask in (of_pid or {}).items()]
     schema = {"time_ns": pl.Int64, "pid": pl.Int32, "cpus": pl.String}
-    masks = masks_by_time(pl.DataFrame(sampled, schema=schema, orient="row"))
+    masks = masks_by_time(
+        pl.DataFrame(sampled, schema=schema, orient="row"),
+        bound_by_name({0: (0,), 1: (1, 2), 2: ()}),
+    )
     stayed = stays(events, WINDOW)
     lengths = queue_lengths(stayed, WINDOW, [*cpus])
     ran = spans(events, WINDOW, cpus)
@@ -103,6 +106,32 @@ def test_a_thread_of_one_cpu_waits_for_no_other(trace: Trace, name: str, bound: 
     assert listed(events)[1] == expected
     masks = {2: frozenset({0, 1})}
     assert listed(events, masks)[1] == expected, "its name says more than a mask"
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "waits_for"),
+    [
+        ("kcompactd0", 0, []),
+        ("kcompactd1", 1, [2]),
+        ("kswapd1", 0, [1, 2]),
+        ("kswapd2", 0, [1, 2]),  # of a node without a CPU
+        ("kcompactd3", 0, [1, 2]),  # of no node
+        ("kcompactd", 0, [1, 2]),
+        ("numalab-beat", 0, []),
+        ("numalab-run", 0, []),
+        ("numalab-sample", 0, []),
+    ],
+)
+def test_a_thread_of_a_node_waits_for_its_cpus(
+    trace: Trace, name: str, cpu: int, waits_for: list[int]
+) -> None:
+    """Also the helpers of the guest, which bind themselves to CPU 0."""
+    events = trace.table(trace.switch(0, cpu, "idle", "a:1"), trace.wakeup(10, f"{name}:2", cpu))
+    idle_times, first = listed(events, {1: frozenset({cpu})}, (0, 1, 2))
+    assert idle_times == [(waited, 10, 100) for waited in waits_for]
+    assert [row[3:] for row in first] == [(cpu, 2, name)] * bool(waits_for)
+    everywhere = listed(events, {pid: frozenset({0, 1, 2}) for pid in (1, 2)}, (0, 1, 2))
+    assert len(everywhere[0]) == 2, "a sampled task is no thread of the kernel"
 
 
 def test_time_in_which_events_were_lost_is_no_violation(trace: Trace) -> None:
@@ -196,6 +225,27 @@ def test_measures_of_one_violation(trace: Trace, three_nodes: Topology) -> None:
     )
 
 
+@pytest.mark.parametrize(("tasks", "count"), [(["hog"], 3), (["sh"], 0), (["x"], 1), ([], 3)])
+def test_a_task_counts_at_the_end_by_the_name_with_which_it_ran(
+    trace: Trace, three_nodes: Topology, tasks: list[str], count: int
+) -> None:
+    events = trace.table(
+        trace.mark(0, "numalab: begin"),
+        trace.wakeup(1, "sh:1", 0, new=True),
+        trace.switch(2, 0, "idle", "sh:1"),
+        trace.switch(30, 0, "hog:1", "hog:2", 0x20),  # 1 executed hog, and ended
+        trace.switch(40, 0, "hog:2", "idle", trace.sleeps),
+        trace.switch(50, 0, "idle", "hog:2"),
+        trace.switch(60, 0, "x:2", "idle", trace.sleeps),
+        trace.wakeup(70, "hog:3", 0),
+        trace.mark(100, "numalab: end"),
+    )
+    run = Recording(events, three_nodes, tasks=tasks)
+    by_name = {measure.name: measure.value for measure in GROUP.compute(run)}
+    assert by_name["tasks_final_node0"] == count
+    assert len(run.residents["task"]) == min(count, 2), "those of them that ran"
+
+
 def test_sampled_masks_say_who_may_come(trace: Trace, three_nodes: Topology) -> None:
     def idle(samples: str) -> Any:
         return measured(trace, three_nodes, samples=samples)["idle_while_overloaded"]
@@ -208,6 +258,23 @@ def test_sampled_masks_say_who_may_come(trace: Trace, three_nodes: Topology) -> 
     assert idle(both) == pytest.approx(10), "until the first sample, what it shows"
     assert idle("@ 200\ntask 1 2 0 0 62 cpus=0\n") == pytest.approx(30), "after the window"
     assert idle("@ 20\ntask 1 2 0 0 62 cpus=9-1\n") == pytest.approx(30), "no list"
+
+
+@pytest.mark.parametrize(("name", "idle_ns"), [("kcompactd0", 0), ("kcompactd", 90)])
+@pytest.mark.parametrize("rows", [2, 100])
+def test_a_recording_has_the_cpus_of_its_nodes(
+    trace: Trace, three_nodes: Topology, name: str, idle_ns: int, rows: int
+) -> None:
+    events = trace.table(
+        trace.mark(0, "numalab: begin"),
+        trace.switch(0, 0, "idle", "a:1"),
+        trace.wakeup(10, f"{name}:2", 0),
+        trace.mark(100, "numalab: end"),
+    )
+    bound = parse_samples("@ 5\ntask 1 1 0 0 61 cpus=0\n")
+    assert Recording(events, three_nodes, samples=bound, rows=rows).sums.idle_ns == idle_ns
+    no_nodes = Recording(events, allowed_cpus=(0, 1), samples=bound, rows=rows)
+    assert no_nodes.sums.idle_ns == idle_ns
 
 
 @pytest.mark.parametrize("rows", [3, 100])

@@ -10,7 +10,7 @@ import pytest
 
 DATA = Path(__file__).parents[2] / "data" / "capture"
 PAGE = 4096
-SWITCH_ID, WAKEUP_ID, EXEC_ID, PRINT_ID = 300, 301, 302, 5
+SWITCH_ID, WAKEUP_ID, EXEC_ID, MASKS_ID, PRINT_ID = 300, 301, 302, 303, 5
 
 HEADER_PAGE = (
     "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
@@ -71,6 +71,22 @@ EXEC = _format(
     ],
     '"pid=%d", REC->pid',
 )
+MASKS = _format(
+    "sched_masks",
+    MASKS_ID,
+    [
+        ("__data_loc cpumask_t allowed", 8, 4, 0),
+        ("__data_loc u32[] loads", 12, 4, 0),
+        ("__rel_loc char[] why", 16, 4, 0),
+        ("__rel_loc short[] steps", 20, 4, 1),
+        ("__data_loc struct pair[] pairs", 24, 4, 0),
+        ("int lost", 28, 4, 1),
+    ],
+    '"allowed=%s loads=%s why=%s steps=%s", __get_cpumask(allowed),'
+    " __print_array(__get_dynamic_array(loads), __get_dynamic_array_len(loads) / 4, 4),"
+    " __get_rel_str(why),"
+    " __print_array(__get_rel_dynamic_array(steps), 2, 2)",
+)
 PRINT = _format(
     "print",
     PRINT_ID,
@@ -97,6 +113,15 @@ def executed(pid: int, filename: bytes) -> bytes:
     where = len(text) << 16 | 36
     fixed = struct.pack("<HBBiIi?xhQQ", EXEC_ID, 0, 0, pid, where, pid, True, -7, 1, 1 << 63)
     return fixed + text
+
+
+def masks(pid: int, *arrays: bytes) -> bytes:
+    """A record with five arrays behind its fixed fields, located from its start or the field."""
+    words, start = [], 32
+    for data, after in zip(arrays, (0, 0, 20, 24, 0), strict=True):
+        words.append(len(data) << 16 | start - after)
+        start += len(data)
+    return struct.pack("<HBBi5Ii", MASKS_ID, 0, 0, pid, *words, -3) + b"".join(arrays)
 
 
 def marker(pid: int, text: bytes) -> bytes:
@@ -139,8 +164,8 @@ def trace_dat(
     out = b"\x17\x08\x44tracing6\0" + struct.pack("<BBI", 0, 8, PAGE)
     out += b"header_page\0" + blob(HEADER_PAGE) + b"header_event\0" + blob("")
     out += struct.pack("<I", 1) + blob(PRINT)
-    out += struct.pack("<I", 1) + b"sched\0" + struct.pack("<I", 3)
-    out += blob(SWITCH) + blob(WAKEUP) + blob(EXEC)
+    out += struct.pack("<I", 1) + b"sched\0" + struct.pack("<I", 4)
+    out += blob(SWITCH) + blob(WAKEUP) + blob(EXEC) + blob(MASKS)
     out += struct.pack("<II", 0, 0) + blob(comms) + struct.pack("<I", len(cpus))
     out += b"options  \0" + options + struct.pack("<H", 0) + b"flyrecord\0"
     clock = blob(f"[{of_clock}]")
@@ -160,6 +185,7 @@ class Writer:
     switch: Callable[..., bytes] = switch
     wakeup: Callable[..., bytes] = wakeup
     executed: Callable[..., bytes] = executed
+    masks: Callable[..., bytes] = masks
     marker: Callable[..., bytes] = marker
     item: Callable[..., bytes] = item
     page: Callable[..., bytes] = page

@@ -5,6 +5,7 @@ import pytest
 from numalab.capture.counters import (
     BufferStats,
     CpuSchedstat,
+    describe_schedstat,
     difference,
     parse_numastat,
     parse_schedstat,
@@ -61,11 +62,29 @@ def test_schedstat_gives_each_cpu_its_times() -> None:
     )
 
 
+@pytest.mark.parametrize("version", [15, 16, 17])
+def test_versions_of_schedstat_have_the_same_lines_of_cpus(version: int) -> None:
+    text = SCHEDSTAT.replace("version 16", f"version {version}")
+    assert parse_schedstat(text) == parse_schedstat(SCHEDSTAT)
+    assert describe_schedstat(text) == describe_schedstat("") == ()
+
+
 @pytest.mark.parametrize(
-    "text", ["", "version 14\ncpu0 0 0 0 0 0 0 1 2 3\n", "version 15\ncpu0 1 2\ncpux 1\n"]
+    "text",
+    [
+        "version 14\ncpu0 0 0 0 0 0 0 1 2 3\n",
+        "version 15\ncpu0 1 2\ncpux 1\n",
+        "version 18\ncpu0 0 0 0 0 0 0 77 100 200\n",
+        "version 17\ncpu0 0 0 0 0 0 0 77 100 200 3\n",
+    ],
 )
 def test_a_schedstat_that_is_not_understood_is_empty(text: str) -> None:
+    """A patch that adds a field in the line of a CPU, as "Track efficiency of SIS" did."""
     assert parse_schedstat(text) == ()
+    (problem,) = describe_schedstat(text)
+    assert problem == (
+        "/proc/schedstat has not the layout of versions 15 to 17: nothing is measured by it"
+    )
 
 
 def test_the_ring_buffers_statistics_say_what_was_lost() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import polars as pl
 import pytest
 
 from numalab.capture import pages
-from numalab.capture.decode import Decoded, decode_trace
+from numalab.capture.decode import Decoded, decode_guest, decode_trace
+from numalab.capture.memory_tables import FIXED, VERSION
 from numalab.capture.trace_file import open_trace
 from numalab.errors import UserError
+from numalab.locality.locality import read_locality
 from numalab.process import find_program, run
+from numalab.run_dir import RunDir
 from numalab.topology.topology import Node, Topology
 from support.trace_report import LINE, assert_as_reported, report
 
@@ -151,6 +155,54 @@ def test_fields_are_read_as_their_format_says(tmp_path: Path, write: Any) -> Non
     assert table["comm"].to_list() == ["true"] * 3
 
 
+_MASKS = [
+    (b"\x0d" + bytes(7), "0,2-3", [1, 70_000, 4_000_000_000], "1 70000 4000000000"),
+    (bytes(7) + b"\x80" + b"\x01" + bytes(7), "63-64", [7], "7"),
+    (bytes(8), "", [], ""),
+]
+
+
+def test_arrays_and_masks_are_as_trace_cmd_reports_them(tmp_path: Path, write: Any) -> None:
+    """It prints neither numbers below 0 nor arrays of a type that only the kernel knows."""
+    records = [
+        write.masks(5, mask, struct.pack(f"<{len(loads)}I", *loads), b"idle\0", b"\7\0\xff\0", b"")
+        for mask, _, loads, _ in _MASKS
+    ]
+    records.append(write.masks(5, b"", b"", b"\0", b"\xfe\xff", b"\x01\xab"))
+    page = write.page(1, *(write.item(1, record) for record in records))
+    _, table = decode_bytes(tmp_path, write.trace_dat([page]))
+    columns = ("allowed", "loads", "why", "steps")
+    wanted = [(mask, loads, "idle", "7 255") for _, mask, _, loads in _MASKS]
+    assert table.select(columns).rows() == [*wanted, ("", "", "", "-2")]
+    assert table["pairs"].to_list() == ["", "", "", "01ab"]
+    assert table.select("lost", "event_lost").rows() == [(None, -3)] * 4
+    fields = re.compile("allowed=(.*) loads=(.*) why=(.*) steps=(.*)")
+    shown = [fields.search(line) for line in report(tmp_path / "trace.dat", raw=False)]
+    assert [line.groups() for line in shown[:3] if line] == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "word"),
+    [
+        (8, 4000 << 16 | 32),  # past the end
+        (8, 4 << 16 | 60_000),
+        (12, 6 << 16 | 32),  # a part of a number
+        (16, 4000 << 16 | 12),
+        (20, 4 << 16 | 60_000),
+        (24, 1 << 16 | 4096),
+    ],
+)
+def test_an_array_outside_its_record_is_null(
+    tmp_path: Path, write: Any, field: int, word: int
+) -> None:
+    record = bytearray(write.masks(5, b"\x01" + bytes(7), bytes(4), b"\0", b"", b"\x01"))
+    struct.pack_into("<I", record, field, word)
+    page = write.page(1, write.item(1, bytes(record)))
+    _, table = decode_bytes(tmp_path, write.trace_dat([page]))
+    read = table.select("allowed", "loads", "why", "steps", "pairs").row(0)
+    assert [value is None for value in read] == [at == field for at in range(8, 28, 4)]
+
+
 def test_times_are_followed_through_extensions_stamps_and_padding(
     tmp_path: Path, write: Any
 ) -> None:
@@ -210,23 +262,23 @@ def test_a_damaged_page_is_read_as_far_as_it_is_sound(tmp_path: Path, write: Any
     assert decoded.unsound == 1
 
 
-def with_instance(write: Any, main: bytes, pages_of_x: bytes) -> bytes:
-    """A recording of one CPU whose instance `x` has another clock than its main buffer."""
+def with_instance(write: Any, main: bytes, pages: bytes, name: str = "x") -> bytes:
+    """A recording of one CPU whose instance `name` has another clock than its main buffer."""
 
     def option(place: int) -> bytes:
-        return struct.pack("<HIQ", 3, 10, place) + b"x\0"
+        return struct.pack("<HIQ", 3, 9 + len(name), place) + name.encode() + b"\0"
 
     place = len(write.trace_dat([main], options=option(0)))
-    head = b"flyrecord\0" + struct.pack("<QQQ", place + 4096, 4096, 7) + b"[local]"
+    head = b"flyrecord\0" + struct.pack("<QQQ", place + 4096, len(pages), 7) + b"[local]"
     whole: bytes = write.trace_dat([main], options=option(place))
-    return whole + head.ljust(4096, b"\0") + pages_of_x
+    return whole + head.ljust(4096, b"\0") + pages
 
 
 def test_of_several_buffers_only_the_main_one_is_read(tmp_path: Path, write: Any) -> None:
     """An instance has its own clock and its own losses, and often the same events."""
     wake = write.item(1, write.wakeup(1, b"a", 0))
     main, other = write.page(1, wake, wake), write.page(1, wake, missed=3)
-    left_out = ("only the main buffer was read; instances left out: 'x'",)
+    left_out = (f"only the main buffer was read; {LEFT_OUT}: instance 'x'",)
     decoded, table = decode_bytes(tmp_path, with_instance(write, main, other))
     assert table["time_ns"].to_list() == [2, 3]
     assert (decoded.gaps, decoded.clock, decoded.problems) == (0, "mono", left_out)
@@ -238,6 +290,69 @@ def test_of_several_buffers_only_the_main_one_is_read(tmp_path: Path, write: Any
     decoded, table = decode_bytes(tmp_path, with_instance(write, b"", other))
     assert table["event"].to_list() == ["lost_events", "sched_wakeup"]
     assert (decoded.lost, decoded.clock, decoded.problems) == (3, "local", ())
+
+
+LEFT_OUT = "`trace-cmd report` of the trace.dat prints the rest"
+OF_MAIN = f"{LEFT_OUT}: the main buffer, where trace_printk() writes"
+
+
+def test_a_buffer_with_texts_alone_gives_way_to_events_of_the_scheduler(
+    tmp_path: Path, write: Any
+) -> None:
+    """trace_printk(), bpf_trace_printk() and trace_marker write into the main buffer."""
+    text = write.page(1, write.item(1, write.marker(1, b"x")))
+    wake = write.page(5, write.item(1, write.wakeup(1, b"a", 0)))
+    decoded, table = decode_bytes(tmp_path, with_instance(write, text, wake))
+    assert table["event"].to_list() == ["sched_wakeup"]
+    assert decoded.problems == (f"only instance 'x' was read; {OF_MAIN}",)
+    _, table = decode_bytes(tmp_path, with_instance(write, text, text))
+    assert table["time_ns"].to_list() == [2]
+
+
+def test_of_a_guest_its_own_instance_is_read(tmp_path: Path, write: Any) -> None:
+    """Whatever the guest's programs and kernel wrote into the main buffer."""
+    wake = write.item(1, write.wakeup(1, b"a", 0))
+    directory = RunDir(tmp_path)
+    directory.out.mkdir()
+    main, own = write.page(1, wake, wake), write.page(5, wake)
+    directory.trace.write_bytes(with_instance(write, main, own, "lab"))
+    decoded = decode_guest(directory, RING_4)
+    assert pl.read_parquet(directory.events)["time_ns"].to_list() == [6]
+    assert (decoded.whole, decoded.notes) == (True, (f"only instance 'lab' was read; {OF_MAIN}",))
+    for other in (with_instance(write, main, own), with_instance(write, main, b"", "lab")):
+        directory.trace.write_bytes(other)
+        with pytest.raises(UserError, match="nothing is in its buffer 'lab'"):
+            decode_guest(directory, RING_4)
+
+
+def test_locality_notes_what_its_recording_lacks(tmp_path: Path, write: Any) -> None:
+    wake = write.item(1, write.wakeup(1, b"a", 0))
+    beyond = struct.pack("<II", 0, 1 << 20)
+    directory = RunDir(tmp_path)
+    directory.out.mkdir()
+    directory.trace.write_bytes(
+        with_instance(write, write.page(1, wake), write.page(1, wake, beyond), "lab")
+    )
+    directory.maps.write_bytes(b"")
+    columns = {directory.memory_counts: len(FIXED) + 12, directory.memory_traffic: 4}
+    for file, count in columns.items():
+        file.write_bytes(struct.pack("<8Q", 0x656C6361726F, VERSION, count, 4, 10**7, 0, 0, 0))
+    notes = read_locality(directory, RING_4).notes
+    assert "1 pages are damaged, 0 records fit no event format" in notes
+    assert f"only instance 'lab' was read; {OF_MAIN}" in notes
+
+
+def test_the_search_for_a_buffer_shows_its_progress(
+    tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b"".join(write.page(at, write.item(1, write.marker(1, b"x"))) for at in range(1, 4))
+    wake = b"".join(write.page(at, write.item(1, write.wakeup(1, b"a", 0))) for at in range(1, 4))
+    trace_dat = tmp_path / "trace.dat"
+    trace_dat.write_bytes(with_instance(write, text, wake))
+    monkeypatch.setattr(pages, "CHUNK_BYTES", 2 * 4096)
+    lines: list[str] = []
+    decode_trace(trace_dat, RING_4, tmp_path / "e", lambda text, _: lines.append(text))
+    assert lines.count("find events") == 3, "of the main buffer, the instance, and what is read"
 
 
 def zeroed(whole: bytes, at: int, size: int) -> bytes:

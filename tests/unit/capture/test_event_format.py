@@ -30,6 +30,11 @@ format:
 \tfield:bool dead;\toffset:144;\tsize:1;\tsigned:0;
 \tfield:char old[16];\toffset:145;\tsize:16;\tsigned:0;
 \tfield:const char * why;\toffset:168;\tsize:8;\tsigned:0;
+\tfield:__rel_loc char[] where;\toffset:176;\tsize:4;\tsigned:0;
+\tfield:__data_loc cpumask_t allowed;\toffset:180;\tsize:4;\tsigned:0;
+\tfield:__data_loc unsigned long[] loads;\toffset:184;\tsize:4;\tsigned:0;
+\tfield:__rel_loc __s16[] steps;\toffset:188;\tsize:4;\tsigned:1;
+\tfield:__data_loc struct pair[] pairs;\toffset:192;\tsize:4;\tsigned:0;
 
 print fmt: "field:int fake;\toffset:1;\tsize:4;\tsigned:1;", REC->comm
 """
@@ -45,8 +50,13 @@ def test_fields_are_read_with_their_kinds() -> None:
         Field("dead", "bool", 144, 1, signed=False),
         Field("old", "text", 145, 16, signed=False),
         Field("why", "int", 168, 8, signed=False),
+        Field("where", "located text", 176, 4, signed=False, relative=True),
+        Field("allowed", "located array", 180, 4, signed=False, items="cpus"),
+        Field("loads", "located array", 184, 4, signed=False, items="<u8"),
+        Field("steps", "located array", 188, 4, signed=True, relative=True, items="<i2"),
+        Field("pairs", "located array", 192, 4, signed=False),
     )
-    assert parsed.least_bytes == 176
+    assert parsed.least_bytes == 196
 
 
 @pytest.mark.parametrize("text", ["", "name: x\n", "ID: 1\n", "name: x\nID: 99999999999\n"])
@@ -82,11 +92,8 @@ def test_a_number_and_a_text_of_one_name_share_a_text_column() -> None:
 
 
 def test_an_events_own_pid_is_not_the_running_tasks() -> None:
-    assert (column_name("pid"), column_name("comm"), column_name("prev_pid")) == (
-        "event_pid",
-        "event_comm",
-        "prev_pid",
-    )
+    names = [column_name(name) for name in ("pid", "comm", "lost", "prev_pid")]
+    assert names == ["event_pid", "event_comm", "event_lost", "prev_pid"]
 
 
 def test_packed_blocks_are_unpacked_and_bombs_refused() -> None:

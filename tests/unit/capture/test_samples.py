@@ -44,6 +44,13 @@ def test_every_value_has_a_row() -> None:
     assert samples.pages.filter(pl.col("tgid") == 120).height == 3
 
 
+@pytest.mark.parametrize(("version", "rows"), [(15, 2), (17, 2), (18, 0)])
+def test_counters_of_another_layout_of_schedstat_are_left_out(version: int, rows: int) -> None:
+    text = f"schedstat version {version}\nschedstat cpu1 0 0 0 0 0 0 700 80 9\n"
+    samples = parse_samples(f"@ 5\n{text}@ 6\n{text}vmstat numa_hit 7\n")
+    assert (samples.schedstat.height, samples.vmstat.height) == (rows, 1)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -54,6 +61,7 @@ def test_every_value_has_a_row() -> None:
         "vmstat numa_hit 1 2",
         "vmstat numa_hit -1e9",
         "schedstat cpu1 1 2 3",
+        "schedstat cpu1 0 0 0 0 0 0 1 700 80 9",
         "schedstat cpuX 1 2 3 4 5 6 7 8 9",
         "task 1 2",
         "task a b c d",

@@ -1,10 +1,12 @@
 """Texts of the ring buffer, each decoded once."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalab.capture.texts import KnownTexts
+from numalab.capture import texts as module
+from numalab.capture.texts import CPUS, KnownTexts, read_arrays
 
 _RAW = st.one_of(
     st.sampled_from([b"", b"a", b"a\0b", b"\xff", b"migration/0", b"new\nline"]),
@@ -34,3 +36,10 @@ def test_more_texts_than_are_kept_are_read_as_well() -> None:
         assert len(read.which) == 30_000
         wanted = [row.tobytes().split(b"\0")[0].decode("utf-8", "backslashreplace") for row in raw]
         assert read.different.gather(read.which).to_list() == wanted
+
+
+def test_the_cpulists_of_hostile_masks_end_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_LISTED", 5)
+    memory = np.array([0b10101, 0b1, 0b10101, 0b10], np.uint8)
+    read = read_arrays(memory, np.arange(4), np.ones(4, np.int64), CPUS)
+    assert read.different.gather(read.which).to_list() == ["0,2,4", None, "0,2,4", None]

@@ -1,5 +1,6 @@
 """What a command left, read from its folder: the guest may have left anything."""
 
+import lzma
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from numalab.errors import UserError, WorkloadFailed
 from numalab.programs.command_result import CommandResult, read_result
 from numalab.run_dir import RunDir
+from numalab.topology.load import load_topology
 
+RECORDING = Path(__file__).parents[2] / "data/capture/ring-4-numa.dat.xz"
 TIMES = "elapsed 2.500000000\nuser 1.250000\nsystem 0.125000\n"
 SAMPLES = """@ 1000
 pages 40 0:100
@@ -42,6 +45,17 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert (result.seconds, result.user_seconds, result.system_seconds) == (2.5, 1.25, 0.125)
     assert dict(result.files) == {"sub/a": b"\0"}
     assert result.events is None
+
+
+def test_what_a_recording_lacks_is_told(tmp_path: Path) -> None:
+    directory, whole = left(tmp_path), lzma.decompress(RECORDING.read_bytes())
+    directory.trace.write_bytes(whole)
+    result = read_result(["true"], directory, load_topology("ring-4"))
+    assert result.events is not None and (result.events.height, result.notes) == (3408, ())
+    directory.trace.write_bytes(whole.replace(b"\ndropped events: 0", b"\ndropped events: 9"))
+    result = read_result(["true"], directory, load_topology("ring-4"))
+    assert result.notes[0] == "buffer 'lab', CPU 0: 9 events dropped for lack of room"
+    assert f"\nnote: {result.notes[0]}\n" in str(result)
 
 
 def test_memory_is_that_of_the_fullest_sample(tmp_path: Path) -> None:

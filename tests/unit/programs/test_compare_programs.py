@@ -201,6 +201,7 @@ def test_the_command_corrects_for_all_machines(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(command_line, "machine", made)
     words = ("ring-2", "ring-4", "mesh-8", "--before", "old", "--after", "new", "--json")
-    document = json.loads(invoke(command_line.command, *words).stdout)
-    assert [entry["machine"] for entry in document] == ["ring-2", "ring-4", "mesh-8"]
-    assert {entry["measures"][0]["family"] for entry in document} == {3}
+    for again in ((), ("ring-2", "--after", "new")):
+        document = json.loads(invoke(command_line.command, *words, *again).stdout)
+        assert [entry["machine"] for entry in document] == ["ring-2", "ring-4", "mesh-8"]
+        assert {entry["measures"][0]["family"] for entry in document} == {3}

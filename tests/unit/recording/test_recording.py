@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from numalab.analysis.analyse import analyse
+from numalab.capture.samples import parse_samples
 from numalab.recording.recording import NUMA_EVENTS, Recording
 from numalab.run_dir import RunDir
 from numalab.topology.topology import Topology
@@ -62,6 +63,21 @@ def test_events_come_with_every_column(trace: Trace, three_nodes: Topology) -> N
     assert run.events("sched_process_fork").is_empty()
     assert not run.has("sched:sched_process_fork")
     assert run.has("irq:softirq_entry")  # all events of that system were recorded
+
+
+def test_a_field_keeps_its_type_though_one_of_sched_ext_has_its_name(
+    trace: Trace, three_nodes: Topology
+) -> None:
+    values = {
+        "delta": pl.lit(2**64 - 5, pl.UInt64),
+        "line": pl.lit(17, pl.UInt32),
+        "name": pl.lit(value=True),
+        "buf": pl.lit(3, pl.Int8),
+    }
+    table = small(trace).with_columns(**values)
+    events = read(table, three_nodes, None).events("sched_migrate_task").select(*values)
+    assert events.rows() == [(2**64 - 5, 17, True, 3)]
+    assert list(events.dtypes) == [pl.UInt64, pl.UInt32, pl.Boolean, pl.Int8]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +151,17 @@ def test_a_decision_a_migration_and_the_process_of_the_task(
     (process,) = run.residents["process"]
     assert (task.id, process.id) == (1, 1)
     assert run.residents["group"] == ()
+
+
+@pytest.mark.parametrize(("sampled_ns", "group"), [(4_000, 7), (6_000, 3)])
+def test_the_last_mention_of_a_group_counts(
+    trace: Trace, three_nodes: Topology, sampled_ns: int, group: int
+) -> None:
+    moved = pl.col("event") == "sched_move_numa"
+    events = small(trace).with_columns(ngid=pl.when(moved).then(7).otherwise("ngid"))
+    samples = parse_samples(f"@ {sampled_ns}\ntask 1 1 0 3 61\n")
+    run = Recording(events, three_nodes, tasks=["a"], samples=samples)
+    assert [resident.id for resident in run.residents["group"]] == [group]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,19 @@ def test_a_task_first_seen_coming_on_was_waiting_since_the_start(trace: Trace) -
     assert lengths(events, 0, Window(0, 40)) == [(0, 30, 2), (30, 40, 1)]
 
 
+def test_a_task_first_seen_waking_itself_was_running(trace: Trace) -> None:
+    by_itself = {"pid": 1, "comm": "a"}
+    events = trace.table(
+        trace.mark(0, "x"),
+        trace.wakeup(10, "b:2", 1) | by_itself,
+        trace.wakeup(20, "a:1", 0) | by_itself,
+        trace.switch(30, 0, "a:1", "idle", trace.sleeps),
+        trace.mark(40, "x"),
+    )
+    assert lengths(events, 0, Window(0, 40)) == [(0, 30, 1), (30, 40, 0)]
+    assert lengths(events, 1, Window(0, 40)) == [(0, 10, 0), (10, 40, 1)]
+
+
 def test_a_task_first_seen_migrating_was_what_the_next_event_proves(trace: Trace) -> None:
     waiting = trace.table(
         trace.mark(0, "x"), trace.migrate(10, "a:1", 0, 1), trace.switch(20, 1, "idle", "a:1")

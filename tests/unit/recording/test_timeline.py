@@ -93,5 +93,7 @@ def test_events_of_sched_ext_are_one_mark_for_each_kind() -> None:
     unrelated = [(5, "other", None, "K7", 1), (90, "sched_ext_event", None, "late", 1)]
     texts = [mark.text for mark in timeline_marks(of_sched_ext(*kinds, *unrelated), Window(0, 50))]
     assert texts == [f"sched_ext: K{kind}, the first of 5 (in all 15)" for kind in (0, 1)]
+    wider = of_sched_ext(*kinds, *unrelated).cast({"delta": pl.UInt64})
+    assert [mark.text for mark in timeline_marks(wider, Window(0, 50))] == texts
     flood = [(n, "sched_ext_event", None, f"K{n}", 1) for n in range(9 * MOST_MARKS)]
     assert len(timeline_marks(of_sched_ext(*flood), Window(0, 9000))) == MOST_MARKS

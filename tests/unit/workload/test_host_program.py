@@ -506,7 +506,7 @@ def test_exit_codes_are_explained() -> None:
     assert not explain_status(["ls"], Surroundings(), 124)
     assert not explain_status(["ls"], around, 1)
     text = explain_status(["perf", "bench", "--wrong"], around, 129)
-    assert text == "exit code 129: a program was ended by SIGHUP, or chose that code"
+    assert text == "exit code 129: a program was ended by SIGHUP, or it chose that status"
     assert not explain_status(["./x"], around, 255)
     assert not explain_status(["./x"], around, 125)
     inside = Surroundings(folder="/missing")

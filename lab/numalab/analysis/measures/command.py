@@ -1,7 +1,8 @@
 """Measures from counters around the command, its times, and the metrics that it printed.
 
-Pages allocated by node: Documentation/admin-guide/numastat.rst of Linux 6.12 (counted by
-zone_statistics() in mm/page_alloc.c). Waiting: Documentation/scheduler/sched-stats.rst.
+Allocations by node: Documentation/admin-guide/numastat.rst of Linux 6.12. It speaks of pages, but
+zone_statistics() in mm/page_alloc.c counts an allocation of any order once (6.1 to 7.3). Waiting:
+Documentation/scheduler/sched-stats.rst.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ WAIT_MEAN = MeasureFamily(
 )
 NUMASTAT = MeasureFamily(
     "numastat_{counter}_node{node}",
-    "pages",
+    "allocations",
     NONE,
     "How much the counter {counter} of node {node} grew from before the capture to after the "
     "command.",
@@ -84,7 +85,7 @@ def _waits(run: Recording) -> Iterator[Measure]:
 
 
 def _allocations(run: Recording) -> Iterator[Measure]:
-    """Yield how many pages each node gave, and the shares that were local and that went astray."""
+    """Yield how often each node gave memory, and the shares that were local and went astray."""
     if run.command is None or run.command.numastat is None:
         return
     before, after = run.command.numastat

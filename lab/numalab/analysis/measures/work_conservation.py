@@ -23,15 +23,16 @@ IDLE_WHILE_OVERLOADED = MeasureFamily(
     "%",
     LOWER,
     f"The share of {WINDOW} in which an allowed CPU had no runnable task while a task that may use "
-    'it waited on another. Without `sample = ["tasks"]`, all CPUs count as allowed. '
-    "A task being migrated counts on its destination from the moment of sched_migrate_task.",
+    "it waited on another. Without a sampled mask, a task may use all CPUs, the kernel's threads "
+    "of a CPU or node and numalab's helpers only theirs. A task being migrated counts on its "
+    "destination.",
     _WAITED,
 )
 LONGEST = MeasureFamily(
     "longest_idle_while_overloaded",
     "ms",
     LOWER,
-    "The longest time of idle_while_overloaded on one CPU.",
+    "The longest time of idle_while_overloaded on one CPU, bound threads left out.",
     _WAITED,
     MeasureKind.TIMING,
 )
@@ -56,8 +57,8 @@ TASKS_FINAL = MeasureFamily(
     "tasks_final_node{node}",
     "tasks",
     NONE,
-    f"How many tasks of interest were last on node {{node}} at the end of {WINDOW}, ended ones "
-    "included.",
+    f"How many tasks of interest, by their names at leaving a CPU, were last on node {{node}} at "
+    f"the end of {WINDOW}, ended ones included.",
     (trace(*_FOLLOWED),),
     needs_nodes=True,
     any_event=True,
@@ -73,7 +74,10 @@ def _compute(run: Recording) -> Iterator[Measure]:
     yield LONGEST.of((longest or 0) / 1e6 if recorded else None)
     yield QUEUE_IMBALANCE.of(run.if_nodes(_imbalance(run) if recorded else None))
     yield UNKNOWN_TIME.of(100 * sums.lost_ns / length if length else 0.0)
-    mine = sums.final.filter(run.of_interest)["cpu"].to_list()
+    pid = pl.col("pid")
+    ran_so = pid.is_in(list(sums.names))
+    never_ran = run.of_interest & ~pid.is_in(sums.ran)  # such a task has the name of its events
+    mine = sums.final.filter(ran_so | never_ran)["cpu"].to_list()
     last = Counter(run.machine.node_of.get(cpu) for cpu in mine)
     followed = any(map(run.has, _FOLLOWED))
     for node in run.machine.nodes:
