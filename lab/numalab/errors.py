@@ -14,9 +14,13 @@ _QUOTED = re.compile(r"'([^']{1,80})'")
 
 
 class LabError(Exception):
-    """A failure with a message for the user, without a traceback."""
+    """A failure with a message for the user, without a traceback.
+
+    `printed`: the stdout and stderr of a guest's command that had ended.
+    """
 
     exit_code: ClassVar[int] = 70
+    printed: tuple[bytes, bytes] = (b"", b"")
 
 
 class UserError(LabError):

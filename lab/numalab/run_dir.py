@@ -76,7 +76,7 @@ class RunDir:
     returned = FileIn("out/files")
     """The files that the command left below $OUT."""
     dmesg = FileIn("out/dmesg.txt")
-    """The guest's whole kernel log, `sched_verbose` included."""
+    """The guest's kernel log, or its end."""
     sysfs = FileIn("out/sysfs")
     """The guest's nodes: node<N>/cpulist, distance and meminfo."""
     sched_domains = FileIn("out/sched_domains.txt")

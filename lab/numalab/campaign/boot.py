@@ -151,20 +151,24 @@ def boot_in(
         outcome = run_guest(
             counted, job, directory, connection=connection, limits=limits, on_beat=on_beat
         )
-    view = read_guest_view(directory)
-    differences = check_topology(
-        machine.topology,
-        kernel,
-        view,
-        reserved_mib=machine.trace_memory_mib,
-        allow=allow_mismatch,
-        qemu=parse_qemu_version(outcome.versions["qemu"]),
-        cmdline=machine.extra_cmdline,
-    )
+    stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
+    try:
+        view = read_guest_view(directory)
+        differences = check_topology(
+            machine.topology,
+            kernel,
+            view,
+            reserved_mib=machine.trace_memory_mib,
+            allow=allow_mismatch,
+            qemu=parse_qemu_version(outcome.versions["qemu"]),
+            cmdline=machine.extra_cmdline,
+        )
+    except LabError as error:
+        error.printed = (stdout, stderr)
+        raise
     texts = kernel_remarks(view, machine.topology, machine.extra_cmdline)
     unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, texts)
     outcome = replace(outcome, remarks=(*outcome.remarks, *unknown))
-    stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     reach = None if table is None else reach_counting.read_reach(directory)
     return Booted(stdout, stderr, outcome, tuple(map(str, differences)), None, reach)
 

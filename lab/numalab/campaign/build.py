@@ -86,7 +86,7 @@ def build_study(
     `reach` is a patch whose lines are counted. `cold` guests boot. Raises what `build`,
     `choose_mode` and `plan_reach` raise.
     """
-    builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
+    builds = build_plan(plan, on_progress)
     builds = replace(builds, schedulers=_build_schedulers(plan, builds, on_progress))
     choice = choose_plan_mode(plan, mode, builds, connection, on_progress)
     counted = None
@@ -106,13 +106,30 @@ def build(
     workloads: Iterable["BoundWorkload"] = (),
     on_progress: Progress | None = None,
 ) -> Builds:
-    """Build what the cache lacks. Raises BuildError or HostError."""
+    """Build what the cache lacks; kernels get their own names. Raises BuildError or HostError."""
+    return _build({spec.name: spec for spec in kernels}, recipe, workloads, on_progress)
+
+
+def build_plan(plan: "Plan", on_progress: Progress | None = None) -> Builds:
+    """Build what a plan lacks; a kernel gets the name that the study has for it, such as a path.
+
+    Raises what `build` raises.
+    """
+    return _build(plan.kernels, plan.recipe, plan.workloads.values(), on_progress)
+
+
+def _build(
+    kernels: Mapping[str, KernelSpec],
+    recipe: Recipe,
+    workloads: Iterable["BoundWorkload"],
+    on_progress: Progress | None,
+) -> Builds:
     # The shortest builds come first, so that an error shows early.
     files = _build_workloads(workloads)
     image = ensure_image(recipe, on_progress=_titled(f"image {recipe.name}", on_progress))
     built = {
-        spec.name: ensure_kernel(spec, on_progress=_titled(f"kernel {spec.name}", on_progress))
-        for spec in kernels
+        name: ensure_kernel(spec, on_progress=_titled(f"kernel {spec.name}", on_progress))
+        for name, spec in kernels.items()
     }
     old = any(not kernel.mounts_erofs for kernel in built.values())
     ext4 = ensure_ext4(image, _titled(f"image {recipe.name}", on_progress)) if old else None

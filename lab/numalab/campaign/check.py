@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 
+from numalab.cpulist import format_cpulist
 from numalab.errors import TopologyMismatch, WorkloadFailed
 from numalab.kernel.kernel_specs import KernelSpec
 from numalab.topology.differences import Difference, compare_guest, format_differences
-from numalab.topology.guest_view import GuestView
+from numalab.topology.guest_view import GuestView, at_boot
 from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
 from numalab.topology.predict.rules import rules_for
 from numalab.topology.topology import Topology
 
 # Documentation/admin-guide/kernel-parameters.txt of 6.12: the kernel then starts fewer CPUs.
 _FEWER_CPUS = ("nosmp", "maxcpus", "nr_cpus", "possible_cpus")
+# Words that take CPUs, memory or flags from sched domains and nodes.
+_OTHER_MACHINE = ("isolcpus", "mem", "memmap", "nosmt", "numa", "relax_domain_level")
 
 
 def check_topology(
@@ -24,26 +27,26 @@ def check_topology(
     qemu: tuple[int, ...] = (),
     cmdline: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
-    """Compare the machine that the guest reports with the prediction for its kernel.
+    """Compare the machine of the guest's boot, as it reports it, with the kernel's prediction.
 
     `reserved_mib` is the guest memory reserved for the trace, `qemu` the version as for `predict`.
     Raises TopologyMismatch that shows both sides, or, with `allow`, returns the differences;
-    WorkloadFailed where the guest did not report its kernel. Nothing is compared where `cmdline`
-    asks for fewer CPUs (`kernel_remarks` says so).
+    WorkloadFailed where the guest left no kernel log. Nothing is compared where `cmdline` asks for
+    fewer CPUs, or the log's beginning is lost (`kernel_remarks` says so).
     """
-    if guest.kernel is None:
+    if guest.kernel is None and not guest.cut:
         raise WorkloadFailed(
             "the guest left no kernel log: its job disk may be full of what the command printed"
         )
-    if _asks_for_fewer(cmdline, topology):
+    if guest.kernel is None or _asks_for_fewer(cmdline, topology):
         return ()
     prediction = predicted(topology, kernel, guest, qemu)
-    differences = compare_guest(topology, prediction, guest, reserved_mib=reserved_mib)
+    differences = compare_guest(topology, prediction, at_boot(guest), reserved_mib=reserved_mib)
     if differences and not allow:
-        raise TopologyMismatch(
-            f"the guest is not the machine that {topology.name} describes\n"
-            + format_differences(differences)
-        )
+        reason = f"the guest is not the machine that {topology.name} describes"
+        if words := [word for word in cmdline if word.partition("=")[0] in _OTHER_MACHINE]:
+            reason += f"; {' '.join(words)} may be why (`boot` and `run` take --allow-mismatch)"
+        raise TopologyMismatch(f"{reason}\n{format_differences(differences)}")
     return differences
 
 
@@ -63,7 +66,7 @@ def predicted(
 def kernel_remarks(
     guest: GuestView, topology: Topology, cmdline: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return remarks: there are no rules for so new a kernel; it was told to start fewer CPUs."""
+    """Return remarks: a kernel that is too new, CPUs that are left out or went off, a lost log."""
     remark = rules_for(guest.kernel).remark if guest.kernel is not None else ""
     remarks = [remark] if remark else []
     if word := _asks_for_fewer(cmdline, topology):
@@ -71,6 +74,15 @@ def kernel_remarks(
             f"{word}: the guest was not compared with the prediction, and its measures take the"
             " CPUs that it lacks for idle"
         )
+    if guest.cut:
+        what = "the guest was" if guest.kernel is None else "sched domains were"
+        remarks.append(
+            "the beginning of dmesg.txt is lost, as the kernel printed more than its log holds, or"
+            f" the command cleared it: {what} not compared with the prediction"
+        )
+    if guest.offline:
+        cpus = f"CPU{'s' * (len(guest.offline) > 1)} {format_cpulist(sorted(guest.offline))}"
+        remarks.append(f"{cpus} went off line after the boot: measures take that for idle time")
     return tuple(remarks)
 
 

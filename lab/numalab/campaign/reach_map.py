@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from numalab.artifact.kinds import Kind, register_kind
-from numalab.campaign.build import BuiltStudy, Setting, build, choose_mode
+from numalab.campaign.build import BuiltStudy, Setting, build_plan, choose_mode
 from numalab.campaign.execute import Failure, OnEvent, Schedule, TaskEvent, execute
 from numalab.campaign.resume import LOCK_PATIENCE
 from numalab.files import make_dir, read_regular, write_text
@@ -120,7 +120,7 @@ def measure_map(
         if not runs:
             return ()
         plan = select(plan, runs)
-        builds = build(plan.kernels.values(), plan.recipe, plan.workloads.values(), on_progress)
+        builds = build_plan(plan, on_progress)
         choice = choose_mode(mode, builds, Setting.connection, on_progress)
         reach = ReachPlan("map", CodeChange.LINES, {kernel.digest: table})
         make_dir(results.path)

@@ -11,7 +11,7 @@ from numalab.campaign.run_task import run_task
 from numalab.campaign.task import Execute
 from numalab.errors import UserError
 from numalab.files import make_dir
-from numalab.measure import Measure, Number
+from numalab.measure import differing
 from numalab.places import cache_dir
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
@@ -64,10 +64,11 @@ class Verification:
 
     `differs` names the inputs that are not those of the stored run, `events` where the two event
     tables first differ (empty: nowhere), `measures` the measures with another value,
-    unit or direction, `not_measured` those that this lab lacks, such as a plug-in's, `not_stored`
-    those that the stored run lacks, `error` why there is no repetition. `compared` is what was
-    compared: a run may have no events stored. `other_findings`: the matrices and lists in the
-    stored `analysis.json` are not the repetition's, of which a newer analysis may be the cause.
+    `redefined` those that another numalab defined otherwise, which are not compared, `not_measured`
+    those that this lab lacks, such as a plug-in's, `not_stored` those that the stored run lacks,
+    `error` why there is no repetition. `compared` is what was compared: a run may have no events
+    stored. `other_findings`: the matrices and lists in the stored `analysis.json` are not the
+    repetition's, of which a newer analysis may be the cause.
     """
 
     run: str
@@ -75,6 +76,7 @@ class Verification:
     differs: tuple[str, ...] = ()
     events: str = ""
     measures: tuple[str, ...] = ()
+    redefined: tuple[str, ...] = ()
     not_measured: tuple[str, ...] = ()
     not_stored: tuple[str, ...] = ()
     other_findings: bool = False
@@ -151,7 +153,11 @@ def compare_runs(
     if run.manifest.started and run.manifest == other.manifest:
         return Verification(name, mode, error="the output has a copy of it, and no repetition")
     with_events = not run.compact and run.directory.events.exists()
-    both = [name for name in run.measures if name not in run.added and name in other.measures]
+    stored = [name for name in run.measures if name not in run.added and name in other.measures]
+    redefined = [
+        name for name in stored if differing((run.measures[name].info, other.measures[name].info))
+    ]
+    both = [name for name in stored if name not in redefined]
     return Verification(
         run=name,
         mode=mode,
@@ -159,17 +165,12 @@ def compare_runs(
         events=_events(run, other) if with_events else "",
         compared="events and measures" if with_events else "measures",
         error="" if with_events or both else "there was nothing to compare",
-        measures=tuple(
-            name for name in both if _meaning(run.measures[name]) != _meaning(other.measures[name])
-        ),
+        measures=tuple(name for name in both if run.value(name) != other.value(name)),
+        redefined=tuple(redefined),
         not_measured=tuple(sorted(run.measures.keys() - run.added - other.measures.keys())),
         not_stored=tuple(sorted(other.measures.keys() - run.measures.keys())),
         other_findings=_other_findings(run, other),
     )
-
-
-def _meaning(measure: Measure) -> tuple[Number, str, str]:
-    return measure.value, measure.info.unit, measure.info.direction
 
 
 def _other_findings(run: StoredRun, other: StoredRun) -> bool:

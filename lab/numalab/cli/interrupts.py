@@ -4,7 +4,8 @@ import math
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -12,10 +13,15 @@ _TIME_TO_END = 30.0  # seconds, to end guests and to store their files
 
 
 class _Received:
-    """The signal that ended this command, if one did, and when the last one was obeyed (s)."""
+    """The signal that ended this command, if one did, and when the last one was obeyed (s).
+
+    While signals are `held`, one that came is `waiting`.
+    """
 
     number: int = 0
     at: float = -math.inf
+    held: bool = False
+    waiting: bool = False
 
 
 def handle_signals() -> None:
@@ -32,6 +38,21 @@ def interrupt_calls() -> None:
     (sigaction(2)), after which such a call goes on.
     """
     signal.siginterrupt(signal.SIGINT, True)
+
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Let a signal end imports after them, as a library in Rust prints a panic if it comes amid.
+
+    The signal is reported at once. A later one ends an import that hangs.
+    """
+    _Received.held = True
+    try:
+        yield
+    finally:
+        _Received.held = False
+    if _Received.waiting:
+        raise KeyboardInterrupt
 
 
 def received_signal() -> int:
@@ -52,4 +73,6 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     _Received.number, _Received.at = _Received.number or number, now
     with suppress(OSError):  # not sys.stderr: the signal may interrupt a write to it
         os.write(2, b"numalab: interrupted\n")
-    raise KeyboardInterrupt
+    if not _Received.held or _Received.waiting:
+        raise KeyboardInterrupt
+    _Received.waiting = True

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from numalab.cli.interrupts import interrupt_calls, received_signal
+from numalab.cli.interrupts import hold_signals, interrupt_calls, received_signal
 from numalab.cli.output import Documents, emit, say
 from numalab.cli.streams import drop_output
 from numalab.errors import HostError, LabError, UserError, explain_panic, shown
@@ -208,7 +208,8 @@ def application(wanted: str | None) -> typer.Typer:
         if name != wanted:
             app.command(name, help=summary)(_listed_only)
             continue
-        module = importlib.import_module(f"numalab.cli.{room}.{MODULES.get(name, name)}")
+        with hold_signals():
+            module = importlib.import_module(f"numalab.cli.{room}.{MODULES.get(name, name)}")
         interrupt_calls()
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name, help=summary, cls=CommandGroup)

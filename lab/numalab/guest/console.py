@@ -24,6 +24,7 @@ _CUT_HERE = b"[numalab: cut here, the guest printed too much]\n"
 _STAMP = r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)?"
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing")
 _PANIC_END = re.compile(r"---\[ end Kernel panic")
+_POWER_OFF = re.compile(_STAMP + r"reboot: (?:Power down|Restarting system|System halted)")
 # First lines of error reports in Linux 6.12 and 7.3: kernel/panic.c, lib/bug.c, lib/ubsan.c,
 # kernel/locking/lockdep.c, kernel/watchdog.c, kernel/rcu/tree_stall.h, kernel/hung_task.c,
 # arch/x86/kernel/dumpstack.c.
@@ -90,6 +91,14 @@ def is_panic(line: str) -> bool:
 def is_panic_end(line: str) -> bool:
     """Return whether a line of the kernel log is the last of a panic."""
     return _PANIC_END.search(line) is not None
+
+
+def is_power_off(line: str) -> bool:
+    """Return whether a line of the kernel log is the last of a kernel that ends (kernel/reboot.c).
+
+    It stops the other CPUs then, and warns of work that reaches one of them (stop_this_cpu()).
+    """
+    return _POWER_OFF.match(line) is not None
 
 
 def is_report(text: str) -> bool:

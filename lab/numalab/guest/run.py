@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from numalab.errors import GuestLost, HostError, LabError, LossCause, UserError, WorkloadFailed
-from numalab.files import write_text
+from numalab.files import left_by_guest, write_text
 from numalab.guest.console import Beat, excerpt
 from numalab.guest.follow import End, follow
 from numalab.guest.proof import Proof
@@ -195,6 +195,8 @@ def _run_once(machine: Machine, job: Job, run_dir: RunDir, around: _Around) -> O
             rescued = rescue_trace(hypervisor, machine, job, run_dir, end)
         raise _lost(end, run_dir, rescued)
     _check_gave_up(status, end)
+    with suppress(WorkloadFailed):  # it left none
+        end.watchdog.log(left_by_guest(run_dir.dmesg).decode("utf-8", "replace").splitlines())
     witness.check()
     timing = judge_timing(prepared.placement, witness.proof)
     run_dir.job_disk.unlink(missing_ok=True)

@@ -2,10 +2,19 @@
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from numalab.errors import LossCause
-from numalab.guest.console import Beat, Phase, is_panic, is_panic_end, is_trouble, printable
+from numalab.guest.console import (
+    Beat,
+    Phase,
+    is_panic,
+    is_panic_end,
+    is_power_off,
+    is_trouble,
+    printable,
+)
 from numalab.qemu.ending import Loss
 
 _KEPT_LINES = 400
@@ -64,6 +73,7 @@ class Watchdog:
         self.kept: deque[str] = deque(maxlen=_KEPT_LINES)
         self.troubles: list[str] = []  # the first error reports of the kernel
         self._panic_line = ""
+        self._is_off = False
 
     def beat(self, beat: Beat, now: float) -> None:
         """Note a beat."""
@@ -78,7 +88,8 @@ class Watchdog:
         """Note a line of the kernel log."""
         if self._panicked is None and is_panic(line):
             self._panicked, self._panic_line = now, printable(line)
-        if len(self.troubles) < _MOST_TROUBLES and is_trouble(line):
+        self._is_off = self._is_off or is_power_off(line)
+        if not self._is_off and len(self.troubles) < _MOST_TROUBLES and is_trouble(line):
             self.troubles.append(printable(line))
         if self._panicked is not None:
             self._panic_lines += 1
@@ -86,6 +97,12 @@ class Watchdog:
             self.kept.append(line)
         if is_panic_end(line):
             self._panic_over = True
+
+    def log(self, lines: Iterable[str]) -> None:
+        """Note the log that the guest left: with `quiet`, the console lacks error reports."""
+        for line in map(printable, filter(is_trouble, lines)):
+            if len(self.troubles) < _MOST_TROUBLES and line not in self.troubles:
+                self.troubles.append(line)
 
     @property
     def panic(self) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from numalab.machine.model import DETERMINISTIC
-from numalab.measure import Direction, MeasureKind, SourceKind
+from numalab.measure import Direction, MeasureKind, SourceKind, differing
 from numalab.results.layout import Results
 from numalab.results.manifest import EXECUTION, NONE, UNKNOWN, Manifest, RunStatus, brief
 from numalab.results.reader import StoredRun, load_runs
@@ -323,11 +323,7 @@ def _measure(
     if about.info.comes_from(SourceKind.WORKLOAD):
         reasons += _differences(_OUTPUT, old, new)
     infos = [run.measures[name].info for run in [*old, *new] if name in run.measures]
-    reasons += [
-        f"{what}: not the same in all runs"
-        for what in ("definition", "direction", "unit")
-        if len({getattr(info, what) for info in infos}) > 1
-    ]
+    reasons += [f"{what}: not the same in all runs" for what in differing(infos)]
     reason = f"the runs differ in {'; '.join(reasons)}" if reasons else None
     measured = all(any(value is not None for value in side) for side in (before, after))
     if reason is None and measured and min(len(old), len(new)) < FEWEST:

@@ -186,7 +186,7 @@ class Versions(Stored):
 class RecordingFacts(Stored):
     """How much of a recording there is: events by name, those known to be lost, places where some
     are missing, pages that are damaged, records that fit no format; needed fields that the kernel's
-    events lack."""
+    events lack; `notes` on what it leaves out."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -200,6 +200,7 @@ class RecordingFacts(Stored):
     unsound: Count
     unreadable: Count
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     lacking: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     whole: bool
 

@@ -16,6 +16,7 @@ from numalab.analysis.analyse import Analysis, analyse
 from numalab.analysis.findings import read_findings
 from numalab.capture.counters import (
     BufferStats,
+    describe_schedstat,
     difference,
     parse_numastat,
     parse_schedstat,
@@ -33,7 +34,12 @@ from numalab.measure import LARGEST_NUMBER, Measure, modelled
 from numalab.recording.events import NEEDED
 from numalab.recording.marks import Mark
 from numalab.recording.recording import CommandData, Recording
-from numalab.results.guest_output import guest_text, guest_text_if_any, read_guest_view
+from numalab.results.guest_output import (
+    guest_text,
+    guest_text_if_any,
+    read_guest_view,
+    read_kernel_log,
+)
 from numalab.results.stored import StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.scheduler.printed_statistics import printed_statistics
@@ -57,8 +63,8 @@ class RunFiles:
 
     @cached_property
     def dmesg(self) -> str:
-        """The kernel log; empty if the guest left none."""
-        return guest_text_if_any(self.directory.dmesg)
+        """The kernel log (`read_kernel_log`); empty if the guest left none."""
+        return read_kernel_log(self.directory)
 
     @cached_property
     def guest_view(self) -> GuestView:
@@ -114,7 +120,7 @@ class RunFiles:
         if directory.memory_parameters.exists():  # of mode timed
             measures = tuple(map(modelled, analysis.measures))
             analysis = replace(analysis, measures=measures)
-        write_text(directory.domains, render_domains(self.guest_view.sched_log))
+        write_text(directory.domains, render_domains(self.guest_view.sched_domains))
         save_analysis(directory, analysis)
         return analysis
 
@@ -155,7 +161,7 @@ class RunFiles:
         """Read the times of the command, and what was counted before and after it."""
         directory = self.directory
         before, after = (
-            parse_schedstat(guest_text_if_any(path))
+            guest_text_if_any(path)
             for path in (directory.schedstat_before, directory.schedstat_after)
         )
         numastat = None
@@ -170,7 +176,8 @@ class RunFiles:
                 guest_text_if_any(directory.scheduler_times) or guest_text_if_any(directory.times)
             ),
             perf=perf_counts(capture.perf_stat, guest_text_if_any(directory.perf_stat)),
-            schedstat=(before, after),
+            schedstat=(parse_schedstat(before), parse_schedstat(after)),
+            notes=describe_schedstat(after),
             numastat=numastat,
             scheduler=printed_statistics(self.scheduler_log),
         )

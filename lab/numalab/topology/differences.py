@@ -60,8 +60,8 @@ def compare_guest(
     Compares node numbers, CPUs, distances and memory of every node; the sched domains, flags,
     groups and balance masks of every CPU, in the kernel's order; the kernel's errors and warnings;
     and the values that only a kernel with the series `show-predicted` prints. Group capacities are
-    left out, because a busy boot lowers them. The trace reserves `reserved_mib` of the first node
-    that has memory.
+    left out, because a busy boot lowers them; so are domains that the log lost. The trace reserves
+    `reserved_mib` of the first node that has memory.
     """
     return (
         *_guest_nodes(topology, prediction, guest, reserved_mib),
@@ -103,8 +103,9 @@ def _guest_nodes(
         if number != node.id:
             name += f" (node {node.id} of the topology)"
         cpus, distances = actual[number].cpus, actual[number].distances
-        if cpus != cpus_of(machine.nodes[number]):
-            yield Difference(f"{name}, CPUs", _cpus(cpus_of(machine.nodes[number])), _cpus(cpus))
+        own = cpus_of(machine.nodes[number])
+        if cpus is None or {*cpus, *guest.offline.intersection(own)} != {*own}:
+            yield Difference(f"{name}, CPUs", _cpus(own), _cpus(cpus))
         if distances != machine.distances[number]:
             shown = "unreadable" if distances is None else " ".join(map(str, distances))
             want = " ".join(map(str, machine.distances[number]))
@@ -126,6 +127,8 @@ def _guest_memory(
 
 
 def _domains(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
+    if guest.cut:
+        return
     if not guest.sched_log.cpus:
         yield _of_domains(
             "sched domains", f"{len(prediction.cpus)} CPUs", "no sched_verbose lines in the log"

@@ -5,11 +5,16 @@ The text comes from a guest: sizes are bounded, and unreadable values become dif
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numalab.cpulist import parse_cpulist
 from numalab.topology.predict.firmware import PACKAGE_WARNING, Vendor
-from numalab.topology.sched_domains import SchedLog, parse_sched_verbose
+from numalab.topology.sched_domains import (
+    CpuDomains,
+    SchedDomain,
+    SchedLog,
+    parse_sched_verbose,
+)
 
 ZEN_FAMILY = 0x17
 MAX_GUEST_NODES = 1024  # MAX_NUMNODES of the largest configuration
@@ -30,6 +35,7 @@ _AT_SIBLINGS = re.compile(r"WARNING: .{0,160}\b(?:topology_sane|set_cpu_sibling_
 # As kernels since 7.0, in which set_cpu_sibling_map() warns, write it: `[file:line ]at function`.
 _OF_PACKAGE = re.compile(r"WARNING: (?:.{0,80}\.c:\d+ )?at set_cpu_sibling_map\b")
 MAX_WARNINGS = 100
+MAX_FLAGS, MAX_NAME = 32, 64  # flags of a domain (bits of an int), characters of one
 # Before 5.10 a domain's flags are a number, before 5.8 one with these bits and SD_LOAD_BALANCE (1):
 # include/linux/sched/topology.h, 4.12.
 _RENUMBERED = (5, 8)
@@ -48,6 +54,9 @@ OLD_FLAGS = {
     0x2000: "SD_OVERLAP",
     0x4000: "SD_NUMA",
 }
+# After the last of its initcalls, init/main.c; before 4.19 it does not print which init it runs.
+_BOOTED = re.compile(r"Freeing unused kernel |Run \S{1,4000} as init process")
+_OFFLINE = re.compile(r"smpboot: CPU (\d{1,5}) is now offline")
 _NODE_FILE = re.compile(r"(?:^|/)node(\d{1,4})/(cpulist|distance|meminfo)$")
 
 
@@ -83,6 +92,9 @@ class GuestView:
     `domain_files[cpu, level]` is empty when debugfs had no domains (a kernel without
     CONFIG_SCHED_DEBUG, or booted without sched_verbose). `kernel` and `vendor` come from the log;
     None if missing. `warnings` are those of the code that finds siblings and builds sched domains.
+    `sched_log` is the last build; `boot_log` that of the boot, where a later one (CPU hotplug,
+    cpusets) followed it, else None. CPUs that are or were `offline` had been brought up before.
+    `cut`: the log lost its beginning, so the sched domains of the boot are not known.
     """
 
     nodes: tuple[GuestNode, ...]
@@ -91,25 +103,73 @@ class GuestView:
     kernel: str | None
     vendor: Vendor | None
     warnings: tuple[str, ...] = ()
+    boot_log: SchedLog | None = None
+    offline: frozenset[int] = frozenset()
+    cut: bool = False
+
+    @property
+    def sched_domains(self) -> SchedLog:
+        """The sched domains of the log, with their flags where debugfs had them."""
+
+        def flagged(cpu: int, domain: SchedDomain) -> SchedDomain:
+            files = self.domain_files.get((cpu, domain.level))
+            flags = [flag[:MAX_NAME] for flag in (files.flags or () if files else ())]
+            return replace(domain, flags=tuple(flags[:MAX_FLAGS]))
+
+        cpus = (
+            CpuDomains(own.cpu, tuple(flagged(own.cpu, domain) for domain in own.domains))
+            for own in self.sched_log.cpus
+        )
+        return replace(self.sched_log, cpus=tuple(cpus))
 
 
-def parse_guest_view(node_files: Mapping[str, str], domains: str, dmesg: str) -> GuestView:
+def is_cut(dmesg: str) -> bool:
+    """Return whether a kernel log has lost its beginning: the kernel's buffer overwrites it."""
+    return bool(dmesg) and _VERSION.search(dmesg) is None
+
+
+def parse_guest_view(
+    node_files: Mapping[str, str], domains: str, dmesg: str, *, cut: bool = False
+) -> GuestView:
     """Read the report of a guest about its machine.
 
     `node_files` maps `node<N>/cpulist`, `node<N>/distance` and `node<N>/meminfo` (a longer path
     before that is ignored) to their texts. `domains` has a line `path:value` for each file of
-    /sys/kernel/debug/sched/domains, as `grep -r` prints it. `dmesg` is the kernel log.
+    /sys/kernel/debug/sched/domains, as `grep -r` prints it. `dmesg` is the kernel log; of a `cut`
+    one, the beginning is that of the console, which has no sched domains.
     """
-    version = _VERSION.search(dmesg)
+    version, booted = _VERSION.search(dmesg), _BOOTED.search(dmesg)
+    boot, later = (dmesg[: booted.end()], dmesg[booted.end() :]) if booted else (dmesg, "")
     bits = OLD_FLAGS if version and _series(version[1]) < _RENUMBERED else {}
     return GuestView(
         nodes=_nodes(node_files, _firmware_memory(dmesg)),
-        sched_log=parse_sched_verbose(dmesg),
+        sched_log=parse_sched_verbose("" if cut else dmesg),
         domain_files=_domain_files(domains.splitlines(), bits),
         kernel=version[1] if version else None,
         vendor=_vendor(dmesg),
         warnings=_warnings(dmesg),
+        boot_log=parse_sched_verbose(boot) if not cut and parse_sched_verbose(later).cpus else None,
+        offline=frozenset(int(cpu) for cpu in _OFFLINE.findall(later)),
+        cut=cut,
     )
+
+
+def at_boot(guest: GuestView) -> GuestView:
+    """Return the report with the sched domains of the boot, whatever followed it.
+
+    Files in debugfs are left out where they are those of a later build: with tunables, they are
+    read after these are set.
+    """
+    if guest.boot_log is None:
+        return guest
+    booted = {
+        (cpu.cpu, domain.level): domain.name
+        for cpu in guest.boot_log.cpus
+        for domain in cpu.domains
+    }
+    names = {key: file.name for key, file in guest.domain_files.items()}
+    files = guest.domain_files if names == booted else {}
+    return replace(guest, sched_log=guest.boot_log, domain_files=files)
 
 
 def _firmware_memory(dmesg: str) -> dict[int, int]:

@@ -201,10 +201,8 @@ _LOG = TypeAdapter(SchedLog)
 
 
 def render_domains(log: SchedLog) -> str:
-    """Render the domains and errors of a log as JSON."""
-    # A log has no flags.
-    flags = {"cpus": {"__all__": {"domains": {"__all__": {"flags"}}}}}
-    return _LOG.dump_json(log, context=Cpulists(), exclude=flags).decode() + "\n"
+    """Render the domains and errors of a log as JSON; of flags, those that it has."""
+    return _LOG.dump_json(log, context=Cpulists(), exclude_defaults=True).decode() + "\n"
 
 
 def parse_domains(text: bytes) -> SchedLog:

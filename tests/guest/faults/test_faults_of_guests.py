@@ -118,6 +118,21 @@ def test_out_of_memory(boot: Boot, make_machine: MakeMachine) -> None:
     assert any(re.search(complaint, note) for note in outcome.notes)
 
 
+@pytest.mark.parametrize("words", [(), ("quiet",)])
+def test_a_complaint_is_told_once(
+    boot: Boot, make_machine: MakeMachine, words: tuple[str, ...]
+) -> None:
+    """A quiet kernel prints warnings to its log alone."""
+    machine = replace(make_machine(), trace_memory_mib=0, extra_cmdline=words)
+    outcome, run_dir = boot(
+        "sh", "-c", "echo 'WARNING: CPU: 0 at here' >/dev/kmsg", machine=machine
+    )
+    assert ("at here" in run_dir.console.read_text()) == (not words)
+    assert [note.rpartition("] ")[2] for note in outcome.notes if "complained" in note] == [
+        "WARNING: CPU: 0 at here"
+    ]
+
+
 def test_a_trace_buffer_that_overflows(make_machine: MakeMachine, tmp_path: Path) -> None:
     """The oldest events are lost, they are counted, and the rest is whole."""
     machine = replace(make_machine(), trace_memory_mib=1)

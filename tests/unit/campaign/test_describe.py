@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 
+from numalab.campaign import build
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.measure import describe_recording
 from numalab.campaign.run_task import describe_host
-from numalab.campaign.task import describe_inputs, describe_memory
+from numalab.campaign.task import describe_inputs, describe_memory, make_tasks
 from numalab.capture.counters import BufferStats
 from numalab.capture.decode import Decoded
 from numalab.guest.kvm import Choice
+from numalab.kernel.kernel_artifact import BuiltKernel
+from numalab.kernel.kernel_specs import KernelSpec
 from numalab.topology.load import load_topology
-from support.fake_executor import ready
+from numalab.workload import workload_files
+from support.fake_executor import kernel, ready
 
 
 @pytest.fixture
@@ -39,6 +43,34 @@ def test_inputs_name_all_that_makes_another_run(study: BuiltStudy) -> None:
     }
     assert inputs.variant != other.variant and inputs.differs_from(other).startswith("kernel ({")
     assert inputs.status is None and inputs.started == ""
+
+
+def test_each_variant_runs_the_kernel_that_its_text_names(
+    study: BuiltStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of `linux-source-6.1/bookworm+fix` the kernel is called `bookworm+fix`, and of another source
+    # it may be, too.
+    texts = {name: f"/{name}/linux+fix" for name in study.plan.study.variants}
+    variants = {
+        name: variant.model_copy(update={"kernel": texts[name]})
+        for name, variant in study.plan.study.variants.items()
+    }
+    (spec, _) = study.plan.kernels.values()
+    plan = replace(
+        study.plan,
+        study=study.plan.study.model_copy(update={"variants": variants}),
+        kernels={text: replace(spec, name="linux+fix", source=text) for text in texts.values()},
+    )
+
+    def ensure_kernel(spec: KernelSpec, **_: object) -> BuiltKernel:
+        return replace(kernel(spec.name, tmp_path / "bzImage"), source_version=spec.source)
+
+    monkeypatch.setattr(build, "ensure_kernel", ensure_kernel)
+    monkeypatch.setattr(build, "ensure_image", lambda *_, **__: study.builds.image)
+    monkeypatch.setattr(workload_files, "build_workload", lambda *_: {"program": b"a"})
+    tasks = make_tasks(replace(study, plan=plan, builds=build.build_plan(plan)))
+    assert {task.run.variant: task.built.source_version for task in tasks} == texts
+    assert {task.manifest.kernel.name for task in tasks} == {"linux+fix"}
 
 
 @pytest.mark.parametrize("change", [{"parser": "other"}, {"metrics": ()}])

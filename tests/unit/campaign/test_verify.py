@@ -43,7 +43,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuiltStudy:
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
     study = ready(tmp_path, SMALL)
     execute([study], 2, unwatched, run=fake)
-    monkeypatch.setattr(build_module, "build", lambda *_: study.builds)
+    monkeypatch.setattr(build_module, "build_plan", lambda *_: study.builds)
     return study
 
 
@@ -103,25 +103,31 @@ def test_every_input_that_differs_is_named(
     assert [text.partition(": ")[0] for text in rerun.differs] == [name] * bool(name)
 
 
-@pytest.mark.parametrize("change", [{"unit": "apples"}, {"direction": "lower"}])
-def test_a_measure_that_means_something_else_is_a_difference(
-    study: BuiltStudy, change: dict[str, str]
+@pytest.mark.parametrize(
+    "change", [{"unit": "apples"}, {"direction": "lower"}, {"definition": "Another.", "value": 7}]
+)
+def test_a_measure_that_means_something_else_is_listed_and_not_compared(
+    study: BuiltStudy, change: dict[str, Any]
 ) -> None:
     file = study.results.run("ring-2_few_after_1").measures
     measures = read_json(file)
     write_json(file, [{**measures[0], **change}])
     (rerun,) = again(study, "ring-2_few_after_1")
-    assert not rerun.identical and rerun.measures == (measures[0]["name"],)
+    assert rerun.identical and rerun.measures == ()
+    assert rerun.redefined == (measures[0]["name"],)
     assert rerun.not_stored == (measures[1]["name"],)
 
 
 def test_what_only_the_repetition_has_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    rerun = Verification("r", "icount", not_stored=("a", "b", "c"), other_findings=True)
+    rerun = Verification(
+        "r", "icount", not_stored=("a", "b", "c"), redefined=("d", "e"), other_findings=True
+    )
     monkeypatch.setattr(verify_command, "connect", lambda _: None)
     monkeypatch.setattr(verify_command, "verify", lambda *_, **__: (rerun,))
     done = invoke(verify_command.command, "results")
     assert done.exit_code == 0
     assert "only the repetition has 3 more measures; --json names them" in done.stdout
+    assert "not compared, another numalab defined them otherwise: d, e" in done.stdout
     assert "analysis.json differs; this decides nothing" in done.stdout
 
 

@@ -10,7 +10,7 @@ import pytest
 from numalab.analysis.findings import TaskMemory
 from numalab.campaign.boot import Booted
 from numalab.cli.guest.boot import command, printed_if_lost, put_page, show_booted
-from numalab.errors import GuestLost, UserError, WorkloadFailed
+from numalab.errors import GuestLost, TopologyMismatch, UserError, WorkloadFailed
 from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome, Remark, RemarkKind
 from numalab.guest.witness import Timing
@@ -107,6 +107,11 @@ def test_what_a_lost_guest_had_printed(
     with pytest.raises(GuestLost), printed_if_lost(as_json=as_json):
         raise GuestLost("it panicked", kept=tmp_path)
     assert capfd.readouterr() == ("" if as_json else "before the panic\n", "")
+    error = TopologyMismatch("another machine")
+    error.printed = (b"done\n", b"a warning\n")
+    with pytest.raises(TopologyMismatch), printed_if_lost(as_json=as_json):
+        raise error
+    assert capfd.readouterr() == (("", "") if as_json else ("done\n", "a warning\n"))
 
 
 @pytest.mark.parametrize("text", ["", "begin", "begin,", ",end", "a,b,c"])

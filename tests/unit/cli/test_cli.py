@@ -142,6 +142,36 @@ def test_two_signals_at_once_end_it_without_a_traceback() -> None:
         assert process.returncode in (130, 143, 0, -signal.SIGTERM, -signal.SIGINT)
 
 
+def test_a_signal_during_imports_ends_them_afterwards_and_a_later_one_at_once() -> None:
+    program = """
+        import os, signal, sys, types
+        from numalab.cli import interrupts
+        from numalab.cli.entry import main
+
+        def run():
+            with interrupts.hold_signals():
+                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGINT)
+                print("goes on", flush=True)
+                if "hangs" in sys.argv:
+                    interrupts._Received.at -= 30
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    print("still goes on", flush=True)
+            print("ends", flush=True)
+
+        sys.modules["numalab.cli.main"] = types.SimpleNamespace(main=run)
+        main()
+    """
+    for words, times in (((), 1), (("hangs",), 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), *words],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stdout == "goes on\n"
+        assert done.stderr == "numalab: interrupted\n" * times
+        assert done.returncode == 128 + signal.SIGTERM
+
+
 def test_a_later_signal_ends_a_command_that_lost_the_first() -> None:
     """Python ignores an exception in `__del__`."""
     program = """

@@ -236,6 +236,24 @@ def test_what_the_kernel_complains_about_is_kept() -> None:
     assert len(dog.troubles) == 5 and "\x1b" not in dog.troubles[1]
 
 
+def test_a_machine_that_powers_off_may_warn_of_its_stopped_cpus() -> None:
+    dog = make_watchdog()
+    first, last = (f"[    7.{n}] WARNING: CPU: 4 PID: 35 at set_task_cpu" for n in (1, 9))
+    for line in (first, "[    7.7] ACPI: reboot: Power down", "[    7.8] reboot: Power down", last):
+        dog.console(line, 1002)
+    assert dog.troubles == [first]
+
+
+def test_complaints_that_a_quiet_console_lacks_are_in_the_log() -> None:
+    dog = make_watchdog()
+    on_both, quiet = (f"[    2.{tenth}] WARNING: CPU: 1 PID: 1 at here\x1b" for tenth in (1, 2))
+    dog.console(on_both, 1002)
+    dog.log(["[    2.0] all is well", on_both, quiet, quiet])
+    assert dog.troubles == [line.replace("\x1b", "?") for line in (on_both, quiet)]
+    dog.log(f"[    3.{tenth}] WARNING: at there" for tenth in range(9))
+    assert len(dog.troubles) == 5
+
+
 def test_a_gigabyte_without_a_line_break(tmp_path: Path) -> None:
     """The file is cut while it grows, and the end is what is left of it."""
     path = tmp_path / "console.log"

@@ -55,3 +55,15 @@ def test_what_a_guest_prints_is_bounded() -> None:
     names = report_names("".join(f"BUG: {chr(97 + n) * 500}\x1b\n" for n in range(25)))
     assert len(names) == 20
     assert all(len(name) <= 120 and name.isprintable() for name in names)
+
+
+def test_the_banner_of_trace_printk_is_no_report() -> None:
+    """kernel/trace/trace.c prints it where a patch uses trace_printk() (6.12)."""
+    banner = """
+[    0.000000] **   NOTICE NOTICE NOTICE NOTICE NOTICE NOTICE NOTICE   **
+[    0.000000] ** trace_printk() being used. Allocating extra memory.  **
+[    0.000000] ** This means that this is a DEBUG kernel and it is     **
+[    0.000000] ** unsafe for production use.                           **
+[    0.000000] ** the kernel, report this immediately to your vendor!  **
+"""
+    assert report_names(banner) == ()

@@ -33,7 +33,7 @@ def directory(tmp_path: Path) -> RunDir:
     for node in range(4):
         (directory.sysfs / f"node{node}").mkdir(parents=True)
         (directory.sysfs / f"node{node}" / "cpulist").write_text(f"{2 * node}-{2 * node + 1}\n")
-    directory.sched_domains.write_text("")
+    directory.sched_domains.write_text("/sys/kernel/debug/sched/domains/cpu7/domain0/flags:SD_X \n")
     directory.stdout.write_text(
         "hog 0 pid 7 cpu_seconds 1.5 last_cpu 2 loops 9\ntotal loops 9 per_second 12.5\n"
     )
@@ -61,7 +61,9 @@ def test_measures_findings_timeline_and_domains_are_written(directory: RunDir) -
     assert expected is not None and stored is not None
     assert stored.spans.equals(expected.spans)
     assert (stored.length_ns, stored.marks) == (expected.length_ns, expected.marks)
-    assert [cpu.cpu for cpu in parse_domains(directory.domains.read_bytes()).cpus] == [*range(8)]
+    domains = parse_domains(directory.domains.read_bytes())
+    assert [cpu.cpu for cpu in domains.cpus] == [*range(8)]
+    assert [cpu.domains[0].flags for cpu in domains.cpus[6:]] == [(), ("SD_X",)]
 
 
 def test_an_event_that_was_not_recorded_gives_none_and_not_0(directory: RunDir) -> None:
@@ -81,6 +83,15 @@ def test_by_an_event_with_a_filter_nothing_is_measured(directory: RunDir, name: 
     assert analysis.notes[0] == "sched_switch was filtered: nothing is measured by it"
     assert analysis.findings.residence == ()
     assert not [note for note in analysis.findings.notes if "sched_switch" in note]
+
+
+@pytest.mark.parametrize("version", [16, 18])
+def test_counters_that_cannot_be_read_are_a_note(directory: RunDir, version: int) -> None:
+    for path, waited in ((directory.schedstat_before, 0), (directory.schedstat_after, 6)):
+        path.write_text(f"version {version}\ncpu0 0 0 0 0 0 0 1 {waited} {waited}\n")
+    notes = measure(RunFiles(directory)).notes
+    assert [note.partition(" has ")[0] for note in notes] == ["/proc/schedstat"] * (version == 18)
+    assert load_run(directory).value("schedstat_wait_mean") == (1e-6 if version == 16 else None)
 
 
 def test_the_log_is_read_once(directory: RunDir) -> None:

@@ -17,7 +17,7 @@ from numalab.topology.guest_view import DomainFiles, GuestNode, GuestView, parse
 from numalab.topology.load import load_topology
 from numalab.topology.predict.firmware import PACKAGE_WARNING
 from numalab.topology.predict.prediction import predict
-from numalab.topology.sched_domains import SchedLog
+from numalab.topology.sched_domains import CpuDomains, SchedLog, parse_domains, render_domains
 
 DATA = Path(__file__).parents[2] / "data" / "topology"
 RING = load_topology("ring-4")
@@ -138,6 +138,23 @@ def test_flags_and_errors() -> None:
     assert result[1] == Difference(
         "sched_verbose", "no such error", "ERROR: x", MachinePart.DOMAINS
     )
+
+
+def test_the_domains_of_a_run_have_the_flags_of_debugfs() -> None:
+    bare = tuple(
+        CpuDomains(cpu.cpu, tuple(dataclasses.replace(domain, flags=()) for domain in cpu.domains))
+        for cpu in PREDICTION.cpus
+    )
+    log = SchedLog(bare, ())
+    flagged = guest(sched_log=log).sched_domains
+    assert flagged.cpus == PREDICTION.cpus
+    assert parse_domains(render_domains(flagged).encode()) == flagged
+    without = guest(sched_log=log, domain_files={}).sched_domains
+    assert without == log == parse_domains(render_domains(without).encode())
+    assert "flags" not in render_domains(without)
+    many = DomainFiles("MC", ("SD_" + "X" * 4000,) * 400)
+    (domain, *_) = guest(sched_log=log, domain_files={(0, 0): many}).sched_domains.cpus[0].domains
+    assert (len(domain.flags), len(domain.flags[0])) == (32, 64)
 
 
 def test_both_sides_are_shown_and_long_lists_cut() -> None:

@@ -16,7 +16,7 @@ from numalab.cli import options
 from numalab.cli.inputs.overlay import OverlayOption, PackageOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
-from numalab.errors import GuestLost, UserError, WorkloadFailed
+from numalab.errors import GuestLost, LabError, UserError, WorkloadFailed
 from numalab.files import check_free, left_by_guest, open_regular, reading, write_text
 from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
@@ -214,15 +214,19 @@ def put_page(page: Path | None, words: list[str], model: Topology, booted: Boote
 
 @contextmanager
 def printed_if_lost(*, as_json: bool) -> Iterator[None]:
-    """Print what the command had printed when its guest was lost."""
+    """Print what the command had printed when its guest was lost, or is not as predicted."""
     try:
         yield
-    except GuestLost as lost:
-        if lost.kept is not None and not as_json:
-            run = RunDir(lost.kept)
-            for file, stream in ((run.stdout, sys.stdout), (run.stderr, sys.stderr)):
+    except LabError as error:
+        printed = list(error.printed)
+        if isinstance(error, GuestLost) and error.kept is not None:
+            run = RunDir(error.kept)
+            for place, file in enumerate((run.stdout, run.stderr)):
                 with suppress(WorkloadFailed):  # it left none
-                    pass_on(left_by_guest(file), stream)
+                    printed[place] = left_by_guest(file)
+        for data, stream in zip(printed, (sys.stdout, sys.stderr), strict=True):
+            if data and not as_json:
+                pass_on(data, stream)
         raise
 
 

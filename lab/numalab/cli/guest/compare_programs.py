@@ -60,7 +60,8 @@ def command(
     /proc/sys or /sys with the value to write, such as /proc/sys/kernel/numa_balancing=0. Exit code
     1 means that a measure is worse after.
     """
-    baseline, variants = parse_variant(before), [parse_variant(text) for text in after]
+    baseline = parse_variant(before)
+    variants = [parse_variant(text) for text in dict.fromkeys(after)]  # once each
     for name in measure or ():
         explain(name)  # raises UserError, before any run
     with progress_lines("compare") as tell:
@@ -69,7 +70,7 @@ def command(
                 name, mode=mode, kernel=kernel, image=image, packages=package or (),
                 on_progress=tell,
             )
-            for name in topologies
+            for name in dict.fromkeys(topologies)
         )  # fmt: skip
         results = compare_on_machines(
             machines, baseline, variants, seeds=seeds, measures=measure or MEASURES,

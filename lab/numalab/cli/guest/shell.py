@@ -17,7 +17,7 @@ import typer
 from numalab.campaign.boot import boot, guest, shell
 from numalab.campaign.build import build, choose_mode
 from numalab.cli import options
-from numalab.cli.guest.boot import read_input, show_booted
+from numalab.cli.guest.boot import printed_if_lost, read_input, show_booted
 from numalab.cli.inputs.overlay import OverlayOption, overlaid
 from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import ModeName, progress_lines, say
@@ -73,7 +73,7 @@ def command(
             extra_cmdline=words, pages=pages, vcpu_cpus=vcpu_cpus, host_nodes=host_nodes,
         )  # fmt: skip
         lines = guest_command(["bash"], lambda _: True, Surroundings(stdin=read_input("-")))
-        with options.named_placement():
+        with options.named_placement(), printed_if_lost(as_json=False):
             booted = boot(machine, spec, lines.argv, connection=connection, files=lines.files)
         show_booted(booted, as_json=False)
         raise typer.Exit(booted.outcome.status)

@@ -9,7 +9,7 @@ from numalab.campaign.boot import boot, guest
 from numalab.campaign.build import build as build_inputs
 from numalab.campaign.build import choose_mode
 from numalab.cli import completion, options
-from numalab.cli.guest.boot import show_booted
+from numalab.cli.guest.boot import printed_if_lost, show_booted
 from numalab.cli.kernel_choice import chosen_kernel, say_bases
 from numalab.cli.output import aligned, emit, picked, progress_lines, say
 from numalab.errors import UserError
@@ -247,7 +247,8 @@ def try_patch(
         prepared = build_inputs([spec], recipe, on_progress=progress)
         _say_time(prepared.kernels[spec.name])
         choice = choose_mode(mode, prepared, connection, progress)
-        booted = boot(
+        with printed_if_lost(as_json=as_json):
+            booted = boot(
             replace(guest(model, spec.name, prepared, choice), seed=seed),
             spec, tuple(words or ("uname", "-a")), connection=connection, keep=keep,
             allow_mismatch=allow_mismatch,

@@ -75,8 +75,10 @@ def _text(verifications: Sequence[Verification]) -> RenderableType:
         lines.append(Text.assemble((word, style), f"  {run.run}{of}"))
         details = [run.error, run.events and f"events: {run.events}"]
         if run.measures:
-            names = ", ".join(run.measures)
-            details.append(f"measures with another value, unit or direction: {names}")
+            details.append(f"measures with another value: {', '.join(run.measures)}")
+        if run.redefined:
+            names = ", ".join(run.redefined)
+            details.append(f"not compared, another numalab defined them otherwise: {names}")
         if run.not_measured:
             details.append(f"this lab has no such measure: {', '.join(run.not_measured)}")
         if run.not_stored:
