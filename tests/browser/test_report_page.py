@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
+from numalab.analysis.findings import TimeSeries
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.page.cell_page import render_html
 from numalab.report.page.curves import curves
@@ -315,6 +316,41 @@ def test_pointing_at_a_curve_gives_its_mean_and_band(sample: WatchedPage) -> Non
     ]
     words = ("until [ms]", "mean [%]", "minimum", "maximum", "runs")
     assert tuple(tips[word] for word in words) in shown, tips
+
+
+def test_no_curve_is_drawn_over_steps_without_a_value(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    report = sample_report()
+    at = tuple(100.0 * step for step in range(1, 51))
+    values = tuple(None if 20 <= step < 30 else 50.0 for step in range(50))
+    series = (TimeSeries("local_faults", "Local", "%", None, at, values),)
+    runs = tuple(
+        replace(run, findings=replace(run.findings, series=series)) for run in report.findings
+    )
+    path = tmp_path / "gap.html"
+    path.write_text(render_html(replace(report, findings=runs)), encoding="utf-8")
+    page = opened(context, path).page
+    canvas = page.locator("[data-chart=curve-local_faults-0] canvas")
+    drawn = canvas.evaluate(
+        """canvas => {
+          const { width, height } = canvas;
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+          const colored = (x, y) => {
+            const [red, green, blue] = data.subarray(4 * (y * width + x));
+            return Math.max(red, green, blue) - Math.min(red, green, blue) > 60;
+          };
+          const row = (y) => [...Array(width).keys()].map((x) => colored(x, y));
+          const count = (pixels) => pixels.filter((pixel) => pixel).length;
+          const rows = [...Array(height).keys()].map(row);
+          return rows.reduce((most, pixels) => (count(pixels) > count(most) ? pixels : most));
+        }"""
+    )
+    places = [x for x, colored in enumerate(drawn) if colored]
+    first, last = places[0], places[-1]
+    share = [(x - first) / (last - first) for x in range(first, last) if not drawn[x]]
+    assert share[0] == pytest.approx(0.4, abs=0.02)
+    assert share[-1] == pytest.approx(0.6, abs=0.02)
 
 
 def test_all_charts_zoom_together_and_back(sample: WatchedPage) -> None:

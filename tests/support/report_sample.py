@@ -344,6 +344,7 @@ def hostile_report() -> CellReport:
                 first,
                 status=RunStatus.FAILED,
                 reason=HOSTILE[1],
+                notes=HOSTILE,
                 provenance=replace(
                     first.provenance, host=HOSTILE[7], proof=(PlacementFact(*HOSTILE[:3]),)
                 ),

@@ -1,13 +1,14 @@
 """Which measures of which cells seem to differ in the first runs, and what counts as a change."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from numalab.measure import Direction, MeasureInfo
 from numalab.patch.standard import BASELINE, PATCHED
-from numalab.report.build.study import several_units
+from numalab.reach.model import Side
+from numalab.report.build.study import several_meanings
 from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
@@ -31,6 +32,8 @@ HEADLINES = (
     "numa_local_faults",
     "task_node_migrations",
 )
+# A share has no value where there is nothing to share: where this counter is 0.
+_WHOLES = {"numa_local_faults": "vmstat_numa_hint_faults"}
 _DURATION = "ms"  # the parameter of loads that run for a fixed time
 _WORK = "user_time"  # there it is what the tasks got, and less is no improvement
 # The number of a CPU or a node is arbitrary: a task that moves elsewhere is no change. Counters of
@@ -48,6 +51,15 @@ class Candidate:
     cell: Cell
     info: MeasureInfo
     clear: float
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """A measure that in a cell all runs of one kernel have (`side`), and none of the other."""
+
+    cell: Cell
+    name: str
+    side: Side
 
 
 def compare(sample: FreshSample) -> Comparison:
@@ -81,7 +93,7 @@ def least_effect(comparison: Comparison, unit: str) -> float:
 def judged(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
     """Return the measures that a verdict may be about, in the order of measurement."""
     infos: dict[str, MeasureInfo] = {}
-    mixed = several_units(runs)
+    mixed = several_meanings(runs)
     for run in runs:
         for name, measure in run.measures.items():
             info = measure.info
@@ -100,6 +112,25 @@ def sample(runs: Iterable[StoredRun], cell: Cell, measure: str) -> FreshSample:
         for variant in (BASELINE, PATCHED)
     )
     return FreshSample(before, after)
+
+
+def one_sided_measures(runs: Sequence[StoredRun], cells: Iterable[Cell]) -> Iterator[OneSided]:
+    """Yield the measures that one kernel alone has in cells that have runs of both kernels."""
+    for cell in cells:
+        mine = [run for run in runs if run.cell == cell]
+        for info in judged(mine):
+            had: dict[str, set[bool]] = {BASELINE: set(), PATCHED: set()}
+            for run in mine:
+                had[run.manifest.variant].add(_has(run, info.name))
+            if had == {BASELINE: {True}, PATCHED: {False}}:
+                yield OneSided(cell, info.name, BASELINE)
+            elif had == {BASELINE: {False}, PATCHED: {True}}:
+                yield OneSided(cell, info.name, PATCHED)
+
+
+def _has(run: StoredRun, name: str) -> bool:
+    whole = _WHOLES.get(name)
+    return run.value(name) is not None or (whole is not None and run.value(whole) == 0)
 
 
 def find_candidates(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from numalab.patch.standard import PATCHED
 from numalab.patch.text import (
     NOT_SHOWN,
+    ONE_SIDED,
     UNDECIDED,
     UNTESTED,
     case_lines,
@@ -30,7 +31,7 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
 
     Regressions, lost runs, reports of the kernel and a found case are failures. A patch that was
     not reached is skipped, and so is a measure of which a change is undecided, not tested or not
-    excluded.
+    excluded, or that one kernel alone has.
     """
     suite = ET.Element("testsuite", {"name": xml_text(f"numalab patch {verdict.name}")})
     failures = dict(_failures(verdict))
@@ -53,7 +54,11 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
         _case(suite, verdict, name if row.excluded else f"{name}, not shown", "", text)
         if not row.excluded:
             _skip(suite[-1], f"{NOT_SHOWN}: {text}")
-    for why, names in ((UNDECIDED, verdict.undecided), (UNTESTED, verdict.untested)):
+    for why, names in (
+        (UNDECIDED, verdict.undecided),
+        (UNTESTED, verdict.untested),
+        (ONE_SIDED, verdict.one_sided),
+    ):
         for name in names:
             _case(suite, verdict, name, "", "")
             _skip(suite[-1], why)

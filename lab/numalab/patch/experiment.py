@@ -14,7 +14,13 @@ from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
 from numalab.campaign.resume import OnWait, missing_tasks
 from numalab.campaign.schedule import at_once
 from numalab.campaign.task import Ended
-from numalab.patch.candidates import Candidate, find_candidates, sample
+from numalab.patch.candidates import (
+    Candidate,
+    OneSided,
+    find_candidates,
+    one_sided_measures,
+    sample,
+)
 from numalab.patch.screening import choose_cells, fitting, lacks_seeds, spread
 from numalab.patch.standard import BASELINE, PATCHED
 from numalab.reach.model import Side
@@ -114,6 +120,10 @@ class ExperimentOutcome:
         return tuple(
             cell for cell in cells if min(finished[cell, side] for side in sides) >= FEWEST
         )
+
+    def one_sided(self, cells: Sequence[Cell]) -> tuple[OneSided, ...]:
+        """Return the measures that one kernel alone has, in cells with enough runs of both."""
+        return tuple(one_sided_measures(self.first_runs(), self.compared(cells)))
 
     def first_runs(self) -> tuple[StoredRun, ...]:
         """Return the runs that were planned from the start."""

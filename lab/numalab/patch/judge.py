@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from numalab.artifact.digest import digest_of
-from numalab.campaign.build import BuiltStudy, Setting, build, choose_plan_mode
+from numalab.campaign.build import BuiltStudy, Setting, build_plan, choose_plan_mode
 from numalab.campaign.execute import OnEvent, Schedule
 from numalab.campaign.resume import OnWait, held_results, missing_tasks
 from numalab.files import make_dir, write_text
@@ -33,6 +33,7 @@ from numalab.patch.text import render_verdict
 from numalab.patch.verdict import (
     PatchVerdict,
     changes_of,
+    headlines_of_one,
     lost_of,
     smallest_cell,
     standing_out,
@@ -102,8 +103,7 @@ def prepare(request: Request, listener: PatchListener) -> BuiltStudy:
     """
     name = f"patch-{request.kernel.series.name}"
     plan = plan_experiment(request.experiment, Path(f"{name}.toml"))
-    kernels = request.experiment.kernels.values()
-    builds = build(kernels, plan.recipe, plan.workloads.values(), listener.progress)
+    builds = build_plan(plan, listener.progress)
     choice = choose_plan_mode(plan, request.mode, builds, request.connection, listener.progress)
     reach = None
     if choice.mode != "kvm":
@@ -118,7 +118,7 @@ def prepare(request: Request, listener: PatchListener) -> BuiltStudy:
     # A patch of topology.c may build other sched domains than predicted.
     setting = Setting(choice, request.connection, allow_mismatch=True, reach=reach)
     emulator = choice.emulator.digest if choice.emulator else ""
-    digests = [built.digest for built in builds.kernels.values()]
+    digests = [builds.kernels[kernel].digest for kernel in request.experiment.kernels]
     parts = [plan.digest, *digests, builds.image.digest, choice.mode, emulator]
     folder = request.output or project_dir() / "reports" / name / digest_of(parts)[:8]
     make_dir(folder)
@@ -273,7 +273,8 @@ def _judged(
     unchanged = unchanged_of(outcome, study.plan.cells, changes)
     ran = {run.cell for run in outcome.runs}
     reachable = len(study.plan.cells) - len(outcome.unreached)
-    compared = len(outcome.compared(study.plan.cells))
+    one_sided = headlines_of_one(outcome, study.plan.cells)
+    compared = len(outcome.compared(study.plan.cells)) - len({row.cell for row in one_sided})
     failed = outcome.failed(study.plan.cells)
     undecided, reports = undecided_of(outcome), reports_of(outcome)
     why = () if lost is not None else cell_remarks(outcome, study.plan.cells)
@@ -320,6 +321,7 @@ def _judged(
         time_over=outcome.time_over,
         undecided=undecided,
         untested=untested_of(outcome, study.plan.cells),
+        one_sided=tuple(f"{row.name} in {row.cell}" for row in one_sided),
         remarks=tuple(remarks),
     )
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import get_args
 
+from numalab.capture.counters import NOT_MEASURED
+from numalab.patch.candidates import HEADLINES
 from numalab.patch.experiment import ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.screening import SCREEN, SLOWER, ran_equally_often
@@ -11,10 +13,12 @@ from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.verdict import LostRuns
 from numalab.patch.warned import NAMES, one_sided, reports_of, uncompared
 from numalab.reach.model import Side
-from numalab.recording.events import describe_lacking
+from numalab.report.build.study import several_meanings
 from numalab.results.plan import Cell
 from numalab.results.reader import load_reaches
 from numalab.units import counted, runs_of
+
+_NAMED = 3  # measures of one kernel alone
 
 
 def losses(outcome: ExperimentOutcome, lost: LostRuns | None, hunted: HuntOutcome) -> Iterator[str]:
@@ -34,6 +38,7 @@ def losses(outcome: ExperimentOutcome, lost: LostRuns | None, hunted: HuntOutcom
 def cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
     """Yield what could not be measured, and which cells were not compared."""
     yield from _lacking(outcome)
+    yield from _one_sided(outcome, cells)
     once = (report for report in one_sided(outcome) if report not in reports_of(outcome))
     yield from (f"{report}; more runs decide" for report in once)
     yield from uncompared(outcome)
@@ -54,10 +59,26 @@ def cell_remarks(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[
 
 
 def _lacking(outcome: ExperimentOutcome) -> Iterator[str]:
-    """Yield which events of which kernel lack fields, so that nothing is compared by them."""
+    """Yield which measures, events and files of which kernel nothing is compared by, and why."""
+    for name, change in several_meanings(outcome.runs).items():
+        yield f"{name} is not compared: {change}"
     for variant in (PATCHED, BASELINE):
-        facts = [run.manifest.trace for run in outcome.runs if run.manifest.variant == variant]
-        lacking = {
-            event: names for trace in facts if trace for event, names in trace.lacking.items()
-        }
-        yield from (f"the {variant} kernel: {text}" for text in describe_lacking(lacking))
+        runs = (run.manifest for run in outcome.runs if run.manifest.variant == variant)
+        notes = dict.fromkeys(note for run in runs for note in run.notes)
+        yield from (f"the {variant} kernel: {n}" for n in notes if n.endswith(NOT_MEASURED))
+
+
+def _one_sided(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield which measures one kernel alone has: headlines, and others if so in each cell."""
+    rows, compared = outcome.one_sided(cells), len(outcome.compared(cells))
+    for side, name in NAMES.items():
+        where: dict[str, set[Cell]] = {head: set() for head in HEADLINES}
+        for row in rows:
+            if row.side == side:
+                where.setdefault(row.name, set()).add(row.cell)
+        names = [m for m, at in where.items() if len(at) == compared or (at and m in HEADLINES)]
+        if names and compared:
+            most = counted(max(len(where[measure]) for measure in names), "cell")
+            more = f" and {counted(len(names) - _NAMED, 'more measure')}"
+            text = f"{', '.join(names[:_NAMED])}{more if len(names) > _NAMED else ''}"
+            yield f"only {name} has values of {text}, in {most}"

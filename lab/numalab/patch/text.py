@@ -17,16 +17,19 @@ from numalab.patch.warned import NAMES
 from numalab.reach.model import LineReach, PatchReach
 from numalab.reach.reach_map import feature_text, needed_feature
 from numalab.reach.text import verdict_text
+from numalab.source.c_functions import called
 from numalab.units import counted, format_seconds, runs_of, unit_of_difference
 
 MOST_LINES = 25
 UNDECIDED = "UNDECIDED (the same command adds runs)"
 NOT_SHOWN = "no change shown"
+ONE_SIDED = "one kernel alone has values of it"
 UNTESTED = "MAY DIFFER (not tested by fresh runs)"
 # How many changes of a kind and reports, and how many measures without a change (twice as many
 # where nothing changed): the first pair with which all lines have room.
 _ROOM = ((4, 4), (4, 2), (4, 0), (2, 0), (1, 0))
 _MOST_LINES_OF_REACH = 3
+_FEWEST_REMARKS = 3  # that have room before the measures without a change
 _HEADLINES: dict[Word, str] = {
     "regressed": "regression found",
     "improved": "improvement, no regression found",
@@ -43,18 +46,27 @@ _HEADLINES: dict[Word, str] = {
     "runs failed": "undecided: runs failed, and no cell could be compared",
     "undecided": "undecided: the time was over; the same command continues",
 }
+_ONE_SIDED = "undecided: one kernel alone has the measures that decide"
+_FAILED_OR_ONE_SIDED = "undecided: runs failed, or one kernel alone has the measures that decide"
 _TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED"}
 
 
 def render_verdict(verdict: PatchVerdict) -> str:
     """Return the verdict in at most 25 lines, each with its line break.
 
-    If it is longer, measures without a change are left out first, then changes and reports.
+    If it is longer, remarks after the third and measures without a change are left out first, then
+    changes and reports.
     """
+    remarks = verdict.remarks
     for most, most_unchanged in _ROOM:
         lines = [line for block in _blocks(verdict, most, most_unchanged) for line in block]
-        if len(lines) <= MOST_LINES:
+        if len(lines) + min(len(remarks), _FEWEST_REMARKS + 1) <= MOST_LINES:
             break
+    room = max(MOST_LINES - len(lines), _FEWEST_REMARKS + 1)
+    fits = len(remarks) if len(remarks) <= room else room - 1
+    lines += [f"remark     {remark}" for remark in remarks[:fits]]
+    if fits < len(remarks):
+        lines += [f"  and {counted(len(remarks) - fits, 'more remark')}: --json has all"]
     if (more := len(lines) - MOST_LINES + 1) > 1:
         lines[MOST_LINES - 1 :] = [f"and {counted(more, 'more line')}: see the page"]
     return "".join(f"{shown(line)}\n" for line in lines)
@@ -62,6 +74,11 @@ def render_verdict(verdict: PatchVerdict) -> str:
 
 def headline(verdict: PatchVerdict) -> str:
     """Return the verdict as one sentence."""
+    if verdict.word == "runs failed" and verdict.one_sided:
+        return _FAILED_OR_ONE_SIDED
+    is_alone = verdict.one_sided and not (verdict.undecided or verdict.time_over)
+    if verdict.word == "undecided" and is_alone:
+        return _ONE_SIDED
     rest = verdict.cells - verdict.compared
     return _HEADLINES[verdict.word].format(
         compared=verdict.compared,
@@ -97,7 +114,6 @@ def _blocks(verdict: PatchVerdict, most: int, most_unchanged: int) -> Iterator[l
     if verdict.untested:
         yield [f"{UNTESTED}  {_few(verdict.untested)}"]
     yield from _unchanged(verdict, most_unchanged)
-    yield [f"remark     {remark}" for remark in verdict.remarks[:3]]
 
 
 def _unchanged(verdict: PatchVerdict, most: int) -> Iterator[list[str]]:
@@ -128,13 +144,14 @@ def _few(names: Sequence[str]) -> str:
 
 
 def reach_summary(reach: PatchReach) -> list[str]:
-    """Return how many changed lines ran, and the first ones that did not."""
+    """Return how many changed lines ran, and the first ones that did not, headers last."""
     text = verdict_text(reach).removeprefix(f"{reach.series}: ")
     lines = [f"reach      {text}"]
-    for line in reach.not_reached[:_MOST_LINES_OF_REACH]:
+    missed = sorted(reach.not_reached, key=lambda line: line.file.endswith(".h"))
+    for line in missed[:_MOST_LINES_OF_REACH]:
         removed = " (removed)" if line.kind == "removed" else ""
         lines.append(f"  not reached: {line.file}:{line.number}{removed}{_function(line, reach)}")
-    more = len(reach.not_reached) - _MOST_LINES_OF_REACH
+    more = len(missed) - _MOST_LINES_OF_REACH
     return [*lines, f"  and {counted(more, 'more line')}"] if more > 0 else lines
 
 
@@ -146,12 +163,12 @@ def _function(line: LineReach, reach: PatchReach) -> str:
     sides = [side for side in (reach.patched, reach.baseline) if side]
     ran = [other for side in sides for other in side.lines if other.executions and other.functions]
     if any(name in other.functions for other in ran):
-        return f" in {name}(); other lines of the function ran"
+        return f" in {called(name)}; other lines of the function ran"
     feature = needed_feature(line.file, name)
     if any(feature == needed_feature(other.file, other.functions[0]) for other in ran):
-        return f" in {name}()"  # the guests have the feature
+        return f" in {called(name)}"  # the guests have the feature
     needs = feature_text(feature)
-    return f" in {name}(){needs and f'; {needs}'}"
+    return f" in {called(name)}{needs and f'; {needs}'}"
 
 
 def _title(verdict: PatchVerdict) -> str:

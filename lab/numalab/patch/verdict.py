@@ -9,6 +9,7 @@ from typing import Literal
 from numalab.measure import MeasureKind
 from numalab.patch.candidates import (
     HEADLINES,
+    OneSided,
     Went,
     compare,
     differing,
@@ -122,7 +123,8 @@ class PatchVerdict:
 
     `subjects` are those of its patches, `place` file and line of the first change that ran,
     `versions` those of the programs that took part. `cells_run` of the planned `cells` have a
-    finished run, and `compared` have enough of both kernels.
+    finished run, and `compared` have enough of both kernels, with the same headline measures;
+    `one_sided` are those that one kernel alone has.
     """
 
     name: str
@@ -145,6 +147,7 @@ class PatchVerdict:
     time_over: bool = False
     undecided: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
+    one_sided: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
     command: str = ""
@@ -212,6 +215,11 @@ def unchanged_of(
     for cell, name in (*_undecided(outcome), *_untested(outcome, cells)):
         differ.add((cell.topology, cell.label, name))
     return tuple(unchanged_rows(outcome.first_runs(), cells, differ))
+
+
+def headlines_of_one(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[OneSided, ...]:
+    """Return the headline measures that one kernel alone has: their cells are not compared."""
+    return tuple(row for row in outcome.one_sided(cells) if row.name in HEADLINES)
 
 
 def untested_of(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[str, ...]:

@@ -120,6 +120,7 @@ class Provenance:
 class Run:
     """One planned boot of one variant with one seed. `reason` is why it failed.
 
+    `notes` say what its recording and its figures lack; they may be text of the guest.
     `status` is None for a run that has not ended: it was never started, or is running. A measure
     that the guest could not take is None, never 0.
     """
@@ -132,6 +133,7 @@ class Run:
     provenance: Provenance
     seconds: float | None = None
     reason: NotInJson[str] = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -1,5 +1,7 @@
 """What `judge` writes for a patch without code, and its remarks on cells."""
 
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +12,16 @@ import pytest
 from numalab.campaign.build import BuiltStudy
 from numalab.campaign.execute import Failure, execute
 from numalab.campaign.task import Ended
+from numalab.capture.counters import NOT_MEASURED
 from numalab.errors import UserError
+from numalab.measure import Measure, Number
 from numalab.patch import judge as module
+from numalab.patch.ci import render_patch_junit
 from numalab.patch.experiment import ExperimentOutcome
 from numalab.patch.hunting import HuntOutcome
 from numalab.patch.remarks import cell_remarks, losses
 from numalab.patch.standard import BASELINE, PATCHED
+from numalab.patch.text import headline, render_verdict
 from numalab.patch.verdict import PatchVerdict
 from numalab.reach.model import (
     CodeChange,
@@ -28,7 +34,8 @@ from numalab.reach.model import (
 )
 from numalab.reach.prepare import ReachPlan
 from numalab.results.layout import Results
-from numalab.results.plan import Cell
+from numalab.results.plan import Cell, planned_run
+from numalab.results.reader import StoredRun
 from numalab.source.changes import Change, ChangedLine, FileChange
 from support.fake_executor import MATRIX, fake, ready
 from support.stored_run import stored_manifest, stored_run
@@ -131,6 +138,25 @@ def test_remarks_say_no_more_of_cells_than_is_true() -> None:
     assert short.endswith("the same command goes on from here: with --budget 1m it compares them")
 
 
+def test_remarks_say_by_what_nothing_is_compared() -> None:
+    notes = ("3 tasks", f"sched_switch has no field next_pid: {NOT_MEASURED}")
+    runs = tuple(
+        stored_run(
+            stored_manifest(variant=side, seed=seed, notes=notes if side == PATCHED else ()), 1.0
+        )
+        for side in (BASELINE, PATCHED)
+        for seed in (1, 2, 3)
+    )
+    outcome = ExperimentOutcome(runs, 3, (), (), time_over=False)
+    assert remarks(outcome) == f"the patched kernel: {notes[1]}"
+    older = tuple(
+        stored_run(stored_manifest(variant=side, seed=4), 1.0, definition="Another.")
+        for side in (BASELINE, PATCHED)
+    )
+    outcome = replace(outcome, runs=(*runs, *older))
+    assert "m is not compared: its definition changed" in remarks(outcome).splitlines()
+
+
 def test_remarks_ask_for_no_time_where_runs_failed() -> None:
     ends = tuple(
         Failure("s", Results(Path("/nowhere")), Ended(f"ring-2_w_{side}_1", 1.0, "panicked"))
@@ -142,6 +168,85 @@ def test_remarks_ask_for_no_time_where_runs_failed() -> None:
         "1 run of the baseline failed: panicked",
         "1 run of the patched kernel failed: panicked",
     ]
+
+
+LACKS = "idle_while_overloaded"  # a headline measure
+
+
+def measured(
+    cell: Cell, after: Sequence[Number], before: Sequence[Number] = (1.0, 2.0, 3.0), **more: Number
+) -> list[StoredRun]:
+    """Return runs of both kernels with these values of a headline measure and another one."""
+    runs = []
+    for side, values in ((BASELINE, before), (PATCHED, after)):
+        for seed, value in enumerate(values, 1):
+            about = {"variant": side, "seed": seed, "topology": cell.topology}
+            name = planned_run(cell, side, seed).id
+            run = stored_run(stored_manifest(run=name, **about), 1.0)
+            info = run.measures["m"].info
+            every = {LACKS: value, "numa_local_faults": None, "other": value, **more}
+            named = {name: Measure(replace(info, name=name), v) for name, v in every.items()}
+            runs.append(replace(run, measures={**run.measures, **named}))
+    return runs
+
+
+def verdict_on(
+    runs: Sequence[StoredRun], *failures: Failure, time_over: bool = False
+) -> PatchVerdict:
+    """Return the verdict on runs of two cells, after a hunt."""
+    cells = tuple(dict.fromkeys(run.cell for run in runs))
+    before = PatchVerdict("x", (), "k", "k+x", "6.12", "icount", "undecided", cells=len(cells))
+    outcome = ExperimentOutcome(tuple(runs), 3, (), failures, time_over=time_over)
+    study = cast(Any, SimpleNamespace(plan=plan_of(*cells)))
+    return module._judged(before, study, outcome, HuntOutcome(machines=3))
+
+
+def test_a_cell_with_a_headline_measure_of_one_kernel_alone_is_not_compared() -> None:
+    none, other = (None, None, None), Cell("ring-4", "w")
+    lacks = verdict_on(measured(CELL, none))
+    assert (lacks.word, lacks.compared, lacks.exit_code) == ("undecided", 0, 0)
+    assert lacks.one_sided == (f"{LACKS} in {CELL}",)
+    assert lacks.remarks == (f"only the baseline has values of {LACKS}, other, in 1 cell",)
+    text = render_verdict(lacks)
+    assert text.startswith("verdict    undecided: one kernel alone has the measures that decide\n")
+    skipped = [case.get("name") for case in ET.fromstring(render_patch_junit(lacks))[0]]
+    assert skipped == ["verdict", *lacks.one_sided]
+    partly = verdict_on([*measured(CELL, (1.0, 2.0, 3.0), none), *measured(other, (1, 2, 3))])
+    assert (partly.word, partly.compared) == ("partly compared", 1)
+    assert partly.remarks == (f"only the patched kernel has values of {LACKS}, in 1 cell",)
+
+
+def test_a_headline_names_what_else_keeps_cells_from_being_compared() -> None:
+    none, other = (None,) * 3, Cell("ring-4", "w")
+    runs = [*measured(CELL, none), measured(other, (1, 2, 3))[0]]
+    ends = [
+        Failure("s", Results(Path("/nowhere")), Ended(f"ring-4_w_{side}_2", 1.0, "panicked"))
+        for side in (BASELINE, PATCHED)
+    ]
+    over, failed = verdict_on(runs, time_over=True), verdict_on(runs, *ends)
+    assert [bool(verdict.one_sided) for verdict in (over, failed)] == [True, True]
+    assert headline(over) == "undecided: the time was over; the same command continues"
+    assert headline(failed).startswith("undecided: runs failed, or one kernel alone has the")
+
+
+@pytest.mark.parametrize(
+    ("runs", "what"),
+    [
+        (measured(CELL, (None,) * 3, (None,) * 3), "both kernels lack it"),
+        (measured(CELL, (None, None, 3.0)), "a few runs lack it"),
+        (measured(CELL, (None,) * 3, (1.0, 2.0, None)), "a few runs of both lack it"),
+        (
+            measured(CELL, (1.0, 2.0, 3.0), numa_local_faults=50.0, vmstat_numa_hint_faults=9)[:3]
+            + measured(CELL, (1.0, 2.0, 3.0), vmstat_numa_hint_faults=0)[3:],
+            "no fault of NUMA balancing has a place",
+        ),
+    ],
+)
+def test_what_both_kernels_or_a_few_runs_lack_leaves_a_cell_compared(
+    runs: list[StoredRun], what: str
+) -> None:
+    verdict = verdict_on(runs)
+    assert (verdict.word, verdict.one_sided, verdict.remarks) == ("no change found", (), ()), what
 
 
 def test_an_annotation_is_beside_the_first_changed_line_that_ran() -> None:

@@ -521,8 +521,10 @@ def test_less_cpu_time_in_a_fixed_time_is_no_improvement() -> None:
         manifest = run.manifest.model_copy(update={"workload": use})
         (info,) = judged([StoredRun(run.directory, manifest, {"user_time": time})])
         assert info.direction is direction
-    other = replace(measure, info=replace(measure.info, unit="apples"))
-    assert not judged([run, replace(run, measures={measure.name: other})]), "in two units"
+    info = measure.info
+    for mixed in (replace(info, unit="apples"), replace(info, definition="Another.")):
+        other = replace(measure, info=mixed)
+        assert not judged([run, replace(run, measures={measure.name: other})]), "two meanings"
 
 
 def test_text_is_short_and_begins_with_the_verdict() -> None:
@@ -780,6 +782,48 @@ def test_a_line_that_did_not_run_has_the_feature_that_it_needs() -> None:
     assert reach_summary(patch.model_copy(update={"baseline": other}))[1:] == [
         "  not reached: kernel/sched/fair.c:7761 in select_idle_smt()"
     ], "the guests have what both functions need"
+
+
+@pytest.mark.parametrize(
+    ("count", "measures", "named"), [(6, 0, 6), (22, 0, 22), (24, 0, 21), (4, 12, 4), (12, 12, 9)]
+)
+def test_no_remark_is_left_out_without_a_word(count: int, measures: int, named: int) -> None:
+    rows = [
+        Unchanged(f"m{number}", "tasks", 2, 0.25, 0.5, excluded=bool(number % 2))
+        for number in range(measures)
+    ]
+    remarks = tuple(f"it is {number}" for number in range(count))
+    text = render_verdict(verdict([], unchanged=tuple(rows), remarks=remarks))
+    assert len(text.splitlines()) <= MOST_LINES
+    assert text.count("\nremark     it is ") == named
+    more = f"\n  and {count - named} more remarks: --json has all\n"
+    assert text.endswith(more if named < count else f"\nremark     {remarks[-1]}\n")
+
+
+def test_lines_that_did_not_run_are_named_with_what_makes_their_function() -> None:
+    def line(file: str, call: str, executions: int = 0) -> LineReach:
+        state = LineState.REACHED if executions else LineState.NOT_REACHED
+        return LineReach(
+            file=file,
+            number=9,
+            kind="added",
+            text="x",
+            state=state,
+            functions=(call,),
+            executions=executions,
+        )
+
+    lines = (
+        line("include/trace/events/sched.h", "TRACE_EVENT(sched_new)"),
+        line("include/trace/events/sched.h", "TRACE_EVENT(sched_old)", 3),
+        line("kernel/sched/syscalls.c", "SYSCALL_DEFINE3(sched_setattr)"),
+        line("kernel/sched/syscalls.c", "SYSCALL_DEFINE1(sched_setattr)", 3),
+    )
+    side = RunReach(series="s", kernel="k", side="patched", code=CodeChange.LINES, lines=lines)
+    assert reach_summary(PatchReach(series="s", code=CodeChange.LINES, patched=side))[1:] == [
+        "  not reached: kernel/sched/syscalls.c:9 in SYSCALL_DEFINE3(sched_setattr)",
+        "  not reached: include/trace/events/sched.h:9 in TRACE_EVENT(sched_new)",
+    ], "headers last"
 
 
 def test_measures_with_and_without_an_excluded_change_fit_the_text() -> None:

@@ -1,7 +1,10 @@
 from dataclasses import replace
 
+import pytest
+
 from numalab.report.document import SchedDomains
-from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
+from numalab.report.page.cell_page import render_html
+from numalab.report.page.groups import all_domain_rows, domain_text, has_flags, last_domain_rows
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
 from support.report_sample import sample_report
 
@@ -62,6 +65,41 @@ def test_masks_that_differ_alone_are_told_apart_from_groups() -> None:
     report = replace(report, sched_domains=(after, replace(after, cpus=cpus)))
     assert last_domain_rows(report)[0].differs == "masks"
     assert last_domain_rows(report)[1].differs == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "differs", "texts"),
+    [
+        (("SD_NUMA", "SD_OVERLAP"), "flags", ["{0-5} {0-1,4-7}", "{0-5} {0-1,4-7} SD_OVERLAP"]),
+        (("SD_NUMA",), "", ["{0-5} {0-1,4-7}", "{0-5} {0-1,4-7}"]),
+        ((), "", ["{0-5} {0-1,4-7}", "{0-5} {0-1,4-7}"]),
+    ],
+)
+def test_flags_are_compared_where_all_are_known(
+    flags: tuple[str, ...], differs: str, texts: list[str]
+) -> None:
+    report = sample_report()
+
+    def flagged(flags: tuple[str, ...]) -> SchedDomains:
+        variant = report.sched_domains[1]
+        cpus = (
+            replace(cpu, domains=tuple(replace(item, flags=flags) for item in cpu.domains))
+            for cpu in variant.cpus
+        )
+        return replace(variant, cpus=tuple(cpus))
+
+    report = replace(report, sched_domains=(flagged(("SD_NUMA",)), flagged(flags)))
+    row = last_domain_rows(report)[1]
+    assert (row.differs, [domain_text(domain) for domain in row.variants]) == (differs, texts)
+    page = render_html(report)
+    assert (
+        has_flags(report)
+        is ("Flags are not compared: they are not known" not in page)
+        is bool(flags)
+    )
+    count = len([row for row in all_domain_rows(report) if row.differs == "flags"])
+    assert (f", {count} with other flags)" in page) is bool(flags)
+    assert ("<td>flags only</td>" in page) is (differs == "flags")
 
 
 def test_a_domain_that_one_kernel_lacks_is_a_difference() -> None:

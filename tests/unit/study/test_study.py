@@ -164,6 +164,9 @@ def test_lost_events_are_those_of_the_ring_buffer_where_it_knows_more() -> None:
     assert (recording.lost, recording.whole) == (8, False)
     assert describe_recording(Decoded(events=18), (BufferStats(0, 9, 0, 0, 0),)).whole
     assert describe_recording(Decoded(lost=9, gaps=1), stats).lost == 9
+    damaged = describe_recording(Decoded(unsound=2, problems=("CPU 1: x",)), stats)
+    damage = "2 pages are damaged, 0 records fit no event format"
+    assert damaged.problems == ("CPU 1: x", damage)
 
 
 def test_a_cell_has_the_claims_of_the_variants_that_it_runs(tmp_path: Path) -> None:

@@ -160,17 +160,13 @@ def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
 def _notes(
     decoded: Decoded, window: Window, measures: Sequence[Measure], topology: Topology | None
 ) -> tuple[str, ...]:
-    notes = list(decoded.problems)
+    notes = [*decoded.faults, *decoded.notes]
     if decoded.gaps:
         places = counted(decoded.gaps, "place")
         notes.append(
             f"at least {counted(decoded.lost, 'event')} missing, at {places}"
             if decoded.lost
             else f"events are missing, at {places}; nobody knows how many"
-        )
-    if decoded.unsound or decoded.unreadable:
-        notes.append(
-            f"{decoded.unsound} pages are damaged, {decoded.unreadable} records fit no event format"
         )
     if not (window.begun and window.ended):
         missing = [

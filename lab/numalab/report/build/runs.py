@@ -1,8 +1,9 @@
 """The runs of a report: those that finished, and the planned ones that have no result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 
 from numalab.errors import UserError
@@ -14,8 +15,10 @@ from numalab.results.manifest import UNKNOWN, Manifest, RunStatus
 from numalab.results.plan import Cell, PlannedRun, StoredPlan
 from numalab.results.reader import StoredRun, load_manifest, load_unfinished
 from numalab.results.status import RunState, State, out_of_time, unfinished_state
+from numalab.units import counted
 
 LONGEST_REASON = 4000  # characters: of a reason that a guest wrote
+_MOST_NOTES, _LONGEST_NOTE = 50, 500  # characters: guests wrote parts of them
 _STATUS = {State.FAILED: RunStatus.FAILED, State.INTERRUPTED: RunStatus.INTERRUPTED}
 _REASONS = {State.FAILED: "its manifest cannot be read", State.RUNNING: "still running"}
 _NO_PROVENANCE = document.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", events=0, lost_events=0)
@@ -45,7 +48,22 @@ def described(
         ),
         seconds=about.seconds,
         reason=about.reason[:LONGEST_REASON],
+        notes=tuple(note[:_LONGEST_NOTE] for note in islice(_notes(about), _MOST_NOTES)),
     )
+
+
+def _notes(about: Manifest) -> Iterator[str]:
+    """Yield the problems of a run's recording, and its notes without those on its placement, which
+    its provenance has."""
+    if trace := about.trace:
+        yield from trace.problems
+        if trace.gaps and not trace.lost:
+            places = counted(trace.gaps, "place")
+            yield f"events are missing, at {places}; nobody knows how many"
+        yield from trace.notes
+    placed = {about.proof.note} if about.proof is not None else set()
+    disturbed = set(map(str, about.timing.disturbs)) if about.timing is not None else set()
+    yield from (note for note in about.notes if note not in placed | disturbed)
 
 
 def unfinished_by_cell(
@@ -112,4 +130,5 @@ def _unfinished(
         provenance=_NO_PROVENANCE if about is None else run.provenance,
         seconds=None if about is None else run.seconds,
         reason=reason[:LONGEST_REASON],
+        notes=() if about is None else run.notes,
     )

@@ -8,7 +8,7 @@ from shlex import quote
 from numalab.errors import UserError, shown
 from numalab.files import read_bounded
 from numalab.machine.model import DETERMINISTIC
-from numalab.measure import MeasureInfo
+from numalab.measure import MeasureInfo, differing
 from numalab.places import project_dir
 from numalab.report import document
 from numalab.report.build.headline import headline
@@ -62,9 +62,9 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     for run in stored:
         if run.manifest.status is RunStatus.OK:
             finished.setdefault(run.cell, []).append(run)
-    left_out = {cell: several_units(runs) for cell, runs in finished.items()}
-    for cell, units in left_out.items():
-        finished[cell] = [run.without(units) for run in finished[cell]]
+    left_out = {cell: several_meanings(runs) for cell, runs in finished.items()}
+    for cell, names in left_out.items():
+        finished[cell] = [run.without(names) for run in finished[cell]]
     claims = {
         **_judged(plan, study, {cell: finished[cell] for cell in plan.cells if cell in finished}),
         # Apart, so that verdicts on cells with runs do not depend on those without.
@@ -87,8 +87,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
                 every=[run for of_cell in finished.values() for run in of_cell],
             )
             changed = [
-                shown(f"{name} is left out: its unit changed from {' to '.join(map(repr, of))}")
-                for name, of in left_out[cell].items()
+                shown(f"{name} is left out: {change}") for name, change in left_out[cell].items()
             ]
             said = (*report.remarks, *changed, *remarks)
             reports.append(replace(report, recreate=recreate, remarks=said))
@@ -263,13 +262,21 @@ def _infos(runs: Sequence[StoredRun]) -> tuple[MeasureInfo, ...]:
     return tuple(infos.values())
 
 
-def several_units(runs: Iterable[StoredRun]) -> dict[str, tuple[str, ...]]:
-    """Return the units of the measures that changed their unit between the runs of a cell."""
-    units: dict[tuple[Cell, str], dict[str, None]] = {}
+def several_meanings(runs: Iterable[StoredRun]) -> dict[str, str]:
+    """Return what changed between the runs of a cell, by the name of the measure."""
+    meanings: dict[tuple[Cell, str], dict[MeasureInfo, None]] = {}
     for run in runs:
         for name, measure in run.measures.items():
-            units.setdefault((run.cell, name), {})[measure.info.unit] = None
-    return {name: tuple(mixed) for (_, name), mixed in units.items() if len(mixed) > 1}
+            meanings.setdefault((run.cell, name), {})[measure.info] = None
+    changes = {name: (differing(infos), infos) for (_, name), infos in meanings.items()}
+    return {name: _change(what, infos) for name, (what, infos) in changes.items() if what}
+
+
+def _change(what: Sequence[str], infos: Iterable[MeasureInfo]) -> str:
+    """Say what of a measure changed, units by name."""
+    units = dict.fromkeys(repr(info.unit) for info in infos)
+    text = f"its {' and '.join(what)} changed"
+    return f"{text} from {' to '.join(units)}" if "unit" in what else text
 
 
 def _samples(

@@ -17,6 +17,7 @@ from numalab.report.document import CellReport, StudyResults, VariantInfo
 from numalab.report.fitting import KEPT, ReportPart, fit
 from numalab.report.formats.format import register_format
 from numalab.report.modes import MODELLED_NOTE
+from numalab.report.run_notes import run_notes
 from numalab.report.tables import (
     ELAPSED,
     WIDTH,
@@ -32,7 +33,7 @@ MOST_LINES = 120
 
 _STARS = {MeasureKind.TIMING: "*", MeasureKind.MODELLED: "+"}
 # What goes first where the text is too long: the highest.
-_BROKEN, _DIFFERENCE, _CLAIM, _FIELD, _SAME = 10, 20, 28, 60, 65
+_BROKEN, _DIFFERENCE, _CLAIM, _FIELD, _NOTE, _SAME = 10, 20, 28, 60, 62, 65
 _TIMES, _PERF, _EVENTS, _COUNTERS = 70, 75, 80, 85
 _LEAST_DIFFERENCE = 30  # ranks of differences in a cell
 
@@ -84,6 +85,8 @@ def _parts(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
         for report in reports:
             yield from _counts(report, index)
     yield ReportPart(("", *_footer(reports)))
+    for note in run_notes(reports):
+        yield ReportPart(_wrapped(f"{formatting.plain_ascii(note)}."), _NOTE, "note")
 
 
 def _header(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
@@ -287,4 +290,8 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
         notes.append(f"{lost} trace events were lost; {formatting.LOST_NOTE}.")
     if unfinished := sum(not run.ok for run in runs):
         notes.append(f"{unfinished} of {len(runs)} runs gave no result; no figure has them.")
-    return [line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  ")]
+    return [line for note in notes for line in _wrapped(note)]
+
+
+def _wrapped(note: str) -> tuple[str, ...]:
+    return tuple(wrap(note, WIDTH, subsequent_indent="  "))

@@ -10,6 +10,7 @@ from numalab.report.differences import CellDifferences
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.fitting import KEPT, ReportPart, characters, fit
 from numalab.report.formats.format import register_format
+from numalab.report.run_notes import run_notes
 from numalab.report.unfinished import MOST_CAUSES, causes_of, finished_of_cell, finished_text
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|&~#!$@])")
@@ -59,7 +60,8 @@ def _parts(study: StudyResults) -> Iterator[ReportPart]:
     for report in study.reports:
         yield from _cell(report, several=several)
     notes = dict.fromkeys(note for report in study.reports for note in formatting.notes(report))
-    yield _block([f"- {escaped(note)}" for note in notes], _NOTES, "note")
+    every = [*run_notes(study.reports), *notes]
+    yield _block([f"- {escaped(note)}" for note in every], _NOTES, "note")
 
 
 def _block(lines: Iterable[str], spare: int = KEPT, what: str = "") -> ReportPart:

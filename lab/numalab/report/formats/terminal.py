@@ -19,6 +19,7 @@ from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.formatting import MOST_CELLS, MOST_DIFFERENCES, printable, shortened_name
 from numalab.report.named_rows import LONGEST_GROUP, Column, NamedRow, NamedRows
+from numalab.report.run_notes import run_notes
 from numalab.report.unfinished import MOST_CAUSES, finished_of_cell, unfinished_lines
 from numalab.results.layout import Results
 from numalab.statistics.comparison import Outcome
@@ -203,8 +204,8 @@ def _variants(reports: Iterable[CellReport]) -> list[RenderableType]:
 
 
 def _notes(reports: Sequence[CellReport], *, why_mode: bool) -> list[RenderableType]:
-    """Render each mode and memory model once, and what the figures are valid for."""
-    lines: list[RenderableType] = []
+    """Render notes on runs, each mode and memory model once, and what the figures are valid for."""
+    lines = [_line("" if place else "notes", text) for place, text in enumerate(run_notes(reports))]
     for title, reason in {report.mode.title: report.mode.reason for report in reports}.items():
         lines.append(Text(printable(f"mode {title}{f': {reason}' if reason and why_mode else ''}")))
     models = {report.mode.model: report.topology.name for report in reports if report.mode.model}

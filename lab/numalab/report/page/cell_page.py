@@ -12,7 +12,7 @@ from numalab.report.document import CellReport, Run, StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.page import charts
 from numalab.report.page.curves import curves
-from numalab.report.page.groups import all_domain_rows, domain_text, last_domain_rows
+from numalab.report.page.groups import all_domain_rows, domain_text, has_flags, last_domain_rows
 from numalab.report.page.link_traffic import link_traffic, stalled_rows
 from numalab.report.page.measures import measure_row
 from numalab.report.page.page import (
@@ -34,6 +34,7 @@ from numalab.report.page.traffic import (
     heat_maps,
     traffic,
 )
+from numalab.report.run_notes import run_notes
 from numalab.topology.view.drawing import is_wide, render_svg
 
 MOST_BYTES = 3 << 20
@@ -54,6 +55,7 @@ def render_html(report: CellReport) -> str:
     values = {
         "report": report,
         "unfinished": unfinished_facts(study),
+        "run_notes": run_notes([report]),
         "drawings": _drawings(report, kinds),
         "wide": is_wide(report.topology),
         "sections": [_section(report, section) for section in sections(report)],
@@ -84,6 +86,7 @@ def render_html(report: CellReport) -> str:
         "placement": placement_facts(booted),
         "cpulist": format_cpulist,
         "domain_text": domain_text,
+        "has_flags": has_flags(report),
     }
     return render_template("index.html", scripts, values)
 

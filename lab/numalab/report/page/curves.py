@@ -22,7 +22,8 @@ def curves(report: CellReport) -> list[Json]:
 
     A series without nodes is one diagram of all variants; a series of nodes or links has a diagram
     for each variant. A line is packed by column; its colour is `color`, or that of the variant
-    number `place`. A point is the mean of its step of time; its band has every value in the step.
+    number `place`. A point is the mean of its step of time, `step` ms; its band has every value in
+    the step. Steps without a value are left out.
     """
     length = max((run.findings.length_ms for run in report.findings), default=0.0)
     kinds: dict[str, dict[Place, dict[str, list[TimeSeries]]]] = {}
@@ -86,7 +87,7 @@ def _color(report: CellReport, place: Place, index: int) -> Json:
 
 def _columns(runs: Sequence[TimeSeries], width: float, steps: int) -> Json:
     """Return the mean, minimum and maximum of the runs in each step of time that a run reaches."""
-    columns: Json = {"start": [], "mean": [], "low": [], "high": [], "runs": []}
+    columns: Json = {"step": width, "start": [], "mean": [], "low": [], "high": [], "runs": []}
     for place, of_runs in enumerate(zip(*(_parts(run, width, steps) for run in runs), strict=True)):
         reached = [parts for parts in of_runs if parts]
         if reached:

@@ -249,20 +249,25 @@ def test_runs_of_different_inputs_are_no_repetitions(copied: Results) -> None:
         gather(copied)
 
 
-def test_a_measure_in_two_units_is_left_out_and_no_claim_uses_it(copied: Results) -> None:
+@pytest.mark.parametrize(
+    ("what", "values"),
+    [("unit", " from '%' to 'apples'"), ("definition", ""), ("direction", "")],
+)
+def test_a_measure_of_two_meanings_is_left_out_and_no_claim_uses_it(
+    copied: Results, what: str, values: str
+) -> None:
     name = gather(copied).reports[0].claims[0].measure
     (path,) = copied.path.glob("runs/*_after_2/measures.json")
     measures = json.loads(path.read_text())
     (measure,) = (entry for entry in measures if entry["name"] == name)
-    before, measure["unit"] = measure["unit"], "apples"
+    measure[what] = {"unit": "apples", "definition": "Another.", "direction": "higher"}[what]
     path.write_text(json.dumps(measures))
     (report,) = gather(copied).reports
     assert len(report.measures) == len(measures) - 1
     assert name not in {info.name for info in report.measures}
     assert report.claims[0].measured == "nothing (3 runs, 3 without a value)"
-    text = f"{name} is left out: its unit changed from "
-    (remark,) = (remark for remark in report.remarks if remark.startswith(text))
-    assert {before, "apples"} == set(remark.removeprefix(text).strip("'").split("' to '"))
+    (remark,) = (remark for remark in report.remarks if remark.startswith(name))
+    assert remark == f"{name} is left out: its {what} changed{values}"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from typer.testing import Result
 from numalab.cli.results.report import command
 from numalab.cli.study.status import command as status_command
 from numalab.errors import UserError
+from numalab.guest.proof import Proof
 from numalab.locks import locked
 from numalab.report.build.publish import publish
 from numalab.report.build.runs import LONGEST_REASON, described
@@ -29,7 +31,7 @@ from numalab.report.formats.json import report_schema
 from numalab.report.formats.junit import render_junit
 from numalab.report.unfinished import unfinished_lines
 from numalab.results.layout import Results
-from numalab.results.manifest import RunStatus
+from numalab.results.manifest import RecordingFacts, RunStatus
 from numalab.results.reader import load_runs
 from support.example_results import EXAMPLE, RUNS
 from support.one_command import invoke
@@ -379,6 +381,21 @@ def test_a_manifest_without_a_status_is_no_success() -> None:
     about = stored_manifest(status=None, reason="")
     assert described(about).status is RunStatus.FAILED
     assert described(stored_manifest(reason="x" * 10**6)).reason == "x" * LONGEST_REASON
+
+
+def test_a_run_says_what_it_lacks_but_for_its_placement() -> None:
+    """The problems of its recording, and its notes; placement and timing have rows of their own."""
+    recording = RecordingFacts(
+        events=9, counts={"print": 9}, first_ns=1, last_ns=2, lost=0, gaps=2, unsound=0,
+        unreadable=0, problems=("CPU 1: damaged",), notes=("the main buffer",), whole=False,
+    )  # fmt: skip
+    placed = "all 8 vCPUs share one thread"
+    proof = replace(stored_manifest().proof or Proof((), (), ""), note=placed)
+    run = described(stored_manifest(trace=recording, proof=proof, notes=(placed, "y" * 10**6)))
+    missing = "events are missing, at 2 places; nobody knows how many"
+    assert run.notes[:3] == ("CPU 1: damaged", missing, "the main buffer")
+    assert [len(note) for note in run.notes[3:]] == [500]
+    assert run.provenance.placement == placed
 
 
 def test_claims_that_fail_are_on_the_first_screen_as_well(tmp_path: Path) -> None:

@@ -14,11 +14,17 @@
     }));
   }
 
+  // A value holds for the step before its time. No line is drawn over steps without one.
   function pointsOf(lines) {
-    return lines.flatMap(({ label, color, place, ...columns }) => columns.start.map((start, i) => ({
-      label, color, place, start,
-      mean: columns.mean[i], low: columns.low[i], high: columns.high[i], runs: columns.runs[i],
-    })));
+    return lines.flatMap(({ label, color, place, step, ...columns }) => columns.start.flatMap((start, i) => {
+      const point = {
+        label, color, place, start,
+        mean: columns.mean[i], low: columns.low[i], high: columns.high[i], runs: columns.runs[i],
+      };
+      if (i && start - columns.start[i - 1] < 1.5 * step) return [point];
+      const begin = { ...point, start: start - step, runs: 0 };
+      return [{ ...begin, mean: null, low: null, high: null }, begin, point];
+    }));
   }
 
   function paint(colors) {
