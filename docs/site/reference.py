@@ -15,7 +15,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from pydantic import BaseModel
@@ -245,20 +245,38 @@ def measures(name: str) -> str:
     lines = []
     for group in groups:
         lines += ["", f"### {group.name[:1].upper()}{group.name[1:]}", ""] if not name else []
+        above = _Meaning("", "", "")
         for meaning, families in itertools.groupby(group.families, _meaning):
             names = ", ".join(f"`{family.name}`" for family in families)
-            lines.append(_item(f"{names} {meaning}"))
+            lines.append(_item(f"{names} {meaning.below(above)}"))
+            above = meaning
     return "\n".join(lines)
 
 
-def _meaning(family: MeasureFamily) -> str:
+class _Meaning(NamedTuple):
+    """What a figure is, where it comes from, and its definition."""
+
+    figure: str
+    source: str
+    text: str
+
+    def below(self, above: "_Meaning") -> str:
+        """Describe it without a list of sources or an explanation that it shares with `above`."""
+        is_same = self.source == above.source and len(self.source.split()) > 2
+        start, _, explanation = self.text.partition(": ")
+        is_told = explanation and above.text.endswith(f": {explanation}")
+        text = f"{start}, as above." if is_told else self.text
+        return f"({self.figure}; {'as above' if is_same else self.source}): {text}"
+
+
+def _meaning(family: MeasureFamily) -> _Meaning:
     """Describe measures; those that differ only in the event that they count have one meaning."""
     better = "" if family.direction == "none" else f", {family.direction} is better"
     # The page defines the window, and that measures are of it unless they name another span.
     text = re.sub(",? in the window", "", family.definition.replace(WINDOW, "the window"))
     text = text.replace(f"perf counted {family.name.removeprefix('perf_')}", "perf counted {event}")
     text = re.sub(r"(?<!`)(\{\w+\})", r"`\1`", text)
-    return f"({family.unit}{better}, {family.kind}; {family.source}): {text}"
+    return _Meaning(f"{family.unit}{better}, {family.kind}", str(family.source), text)
 
 
 def properties(_: str) -> str:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel counts exactly, of threads that are stopped and of CPUs. Include it after shared.h.
+ * What the kernel counts exactly, of threads that are stopped and of CPUs.
  *
  *   load N thread T of PID ran_ns N ticks N voluntary N involuntary N migrations N
  *   load N thread T turns N delay_us N waits_us N       turns on CPUs and the wait for these (schedstat), and the
@@ -22,6 +22,8 @@
 
 #include <ctype.h>
 #include <dirent.h>
+
+#include "shared.h"
 
 /* Opens /proc/PID/task/THREAD/FILE, or /proc/PID/FILE without a thread. */
 static FILE *open_of(pid_t pid, const char *thread, const char *file)

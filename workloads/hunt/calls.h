@@ -8,6 +8,9 @@
 
 #include <ctype.h>
 #include <linux/membarrier.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "expect.h"
 

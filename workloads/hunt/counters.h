@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters of the scheduler and of interrupts, one a line: `load N WHEN NAME VALUE`. Include it after
- * shared.h.
+ * Counters of the scheduler and of interrupts, one a line: `load N WHEN NAME VALUE`.
  *
  * /proc/schedstat (Documentation/scheduler/sched-stats.rst): sums over CPUs, by number of the domain. Of
  * the three kinds of balancing the last is that of newly idle CPUs, in every version from 15 on.
@@ -11,6 +10,8 @@
 #define COUNTERS_H
 
 #include <ctype.h>
+
+#include "shared.h"
 
 #define DEEPEST 3 /* domains from here on are counted together */
 #define MOST_WORDS 64

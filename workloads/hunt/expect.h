@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A call and what it must return, and calls that several files here make. Include it after load.h.
+ * A call and what it must return, and calls that several files here make.
  */
 #ifndef EXPECT_H
 #define EXPECT_H
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "load.h"
 
 #define RESET 1
 #define SMALLEST 48 /* SCHED_ATTR_SIZE_VER0 */

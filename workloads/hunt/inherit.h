@@ -6,6 +6,10 @@
 #define INHERIT_H
 
 #include <linux/futex.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "expect.h"
 

@@ -41,6 +41,8 @@
 #ifndef LOAD_H
 #define LOAD_H
 
+#include "shared.h"
+
 #define SCANNED "scan_size_mb" /* which few loads set */
 #define MOST_PARTS 32
 #define MOST_TASKS 256

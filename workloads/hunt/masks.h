@@ -5,6 +5,10 @@
 #ifndef MASKS_H
 #define MASKS_H
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 #include "expect.h"
 
 #define TURNS 40

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What calls of the scheduler do, as root and as another user. Include it after load.h. After each load a child
- * makes all of them:
+ * What calls of the scheduler do, as root and as another user. After each load a child makes all of them:
  *
  *   load N calls COUNT wrong COUNT NAME RESULT      NAME is the first wrong one, RESULT negative for an error
  *
@@ -10,7 +9,11 @@
 #ifndef PROBES_H
 #define PROBES_H
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 
 #include "calls.h"
 #include "expect.h"

@@ -6,6 +6,10 @@
 #ifndef RANKS_H
 #define RANKS_H
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 #include "expect.h"
 
 #define NOT_YET_MS 60 /* how long a task may wait for what happens at once */

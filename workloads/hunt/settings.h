@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel says of the settings of a task, and what children inherit of them. Include it after
- * load.h.
+ * What the kernel says of the settings of a task, and what children inherit of them.
  */
 #ifndef SETTINGS_H
 #define SETTINGS_H
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "load.h"
 
 #define RESETS 1 /* SCHED_FLAG_RESET_ON_FORK */
 #define NORMAL_WEIGHT (1L << 20) /* of nice level 0, on 64 bits (scale_load(), kernel/sched/sched.h) */

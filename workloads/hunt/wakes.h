@@ -7,6 +7,9 @@
 #define WAKES_H
 
 #include <linux/futex.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "expect.h"
 

@@ -11,7 +11,7 @@ from numalab.artifact.digest import digest_of
 from numalab.campaign.boot import guest
 from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.check import check_topology, predicted
-from numalab.capture.decode import decode_trace
+from numalab.capture.decode import decode_guest
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, UserError
 from numalab.files import left_by_guest
 from numalab.guest.console import is_report, is_scheduler_error
@@ -156,10 +156,8 @@ def record_case(
     """
     _run(case, bench, seed, directory)
     stdout = left_by_guest(directory.stdout).decode("utf-8", "replace")
-    decode_trace(directory.trace, case.machine, directory.events)
-    return read_loads(
-        _read_events(directory), stdout, case.machine, case.loads, directory=directory
-    )
+    events = _read_events(case, directory)
+    return read_loads(events, stdout, case.machine, case.loads, directory=directory)
 
 
 def _boot_and_judge(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> BootResult:
@@ -248,7 +246,8 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
         errors = left_by_guest(directory.stderr).decode("utf-8", "replace")
         text = f"the driver ended with {outcome.status}: {errors[-300:]}"
         return BootResult((Finding(DRIVER, None, 1.0, 0.0, text, weak=True),), 0.0)
-    guest_view = with_facts(read_guest_view(directory), facts)
+    # What the loads made of the domains is compared, too: they leave the machine as it was.
+    guest_view = replace(with_facts(read_guest_view(directory), facts), boot_log=None)
     qemu = parse_qemu_version(outcome.versions["qemu"])
     differences = check_topology(
         case.machine, bench.kernel, guest_view, reserved_mib=ended.reserved_mib, allow=True,
@@ -262,23 +261,24 @@ def _judged(case: Case, bench: HuntBench, directory: RunDir, ended: _Ended) -> B
     faults = explain_faults(stdout)
     text = "; ".join(faults) or "the driver came to its end"
     driven = Finding(DRIVER, None, float(len(faults)), 0.0, text[:300], weak=True)
-    findings = [alive, driven, _domains(differences), _splat(outcome, directory, differences)]
+    domains = [] if guest_view.cut else [_domains(differences)]
+    findings = [alive, driven, *domains, _splat(outcome, directory, differences)]
     findings += [scheduler] if scheduler is not None else []
-    decode_trace(directory.trace, case.machine, directory.events)
-    events = _read_events(directory)
-    timed = bench.choice.mode == "timed"
-    failures: dict[str, str] = {}
-    runs = read_loads(
-        events, stdout, case.machine, case.loads, far_costs=timed, directory=directory
-    )
+    result = BootResult(tuple(findings), 0.0, facts=facts, run_queues=ended.look.run_queues)
+    try:
+        events = _read_events(case, directory)
+    except UserError as error:
+        return replace(result, error=str(error), unjudged=len(case.loads))
+    timed, failures = bench.choice.mode == "timed", dict[str, str]()
+    runs = read_loads(events, stdout, case.machine, case.loads, far_costs=timed,
+                      directory=directory)  # fmt: skip
     for run in runs:
         about_load, failed = judge_load(run, bench.selected)
         findings += about_load
         failures = {**failed, **failures}
     calls, of_calls = read_calls(directory, bench.calls, events)
-    return BootResult((*findings, *of_calls), 0.0, failures=failures, facts=facts, calls=calls,
-                      run_queues=ended.look.run_queues,
-                      unjudged=len(case.loads) - len(runs))  # fmt: skip
+    return replace(result, findings=(*findings, *of_calls), failures=failures, calls=calls,
+                   unjudged=len(case.loads) - len(runs))  # fmt: skip
 
 
 def _scheduler(bench: HuntBench, directory: RunDir) -> Finding | None:
@@ -318,11 +318,14 @@ def _end_of_scheduler(scheduler: SchedulerInGuest, directory: RunDir) -> Schedul
     return SchedulerEnd(explain_end(name, parse_record(record), log, kernel_log), log)
 
 
-def _read_events(directory: RunDir) -> pl.DataFrame:
-    """Read the recorded events.
+def _read_events(case: Case, directory: RunDir) -> pl.DataFrame:
+    """Decode and read the recorded events.
 
-    Raises HostError if they do not fit into memory, UserError if the kernel's lack fields.
+    Raises HostError if they do not fit into memory, UserError if the recording is damaged or the
+    kernel's events lack fields.
     """
+    if faults := decode_guest(directory, case.machine).faults:
+        raise UserError(f"no load can be judged: {faults[0]}")
     try:
         events = read_parquet(directory.events, _EVENTS_BYTES, _MOST_EVENTS)
     except ValueError as error:
@@ -333,9 +336,7 @@ def _read_events(directory: RunDir) -> pl.DataFrame:
 
 
 def _domains(differences: tuple[Difference, ...]) -> Finding:
-    about = [
-        str(difference) for difference in differences if difference.part is MachinePart.DOMAINS
-    ]
+    about = [str(item) for item in differences if item.part is MachinePart.DOMAINS]
     text = about[0] if about else "all as predicted"
     return Finding(DOMAINS, None, float(len(about)), 0.0, text)
 

@@ -101,6 +101,7 @@ def limit_between(mine: Sequence[Finding], theirs: Sequence[Finding]) -> float |
 class BootResult:
     """The result of one boot: findings, or the `error` of this host or of numalab.
 
+    With an error about the recording, what the kernel log and the machine show is still judged.
     `failures` explains, by property, which properties of plug-ins failed. `reach` is set where the
     boot counted the changed lines of a patch. `facts` are values that the kernel
     computed about the machine. `calls` are those of functions, by load, where they were counted.

@@ -307,7 +307,7 @@ class Hunter:
     def _take(self, case: Case, result: BootResult, other: BootResult | None) -> list[Suspect]:
         """Count a boot, and return its suspects."""
         self.hunt.count(case, result, other, self.aim.properties)
-        if result.error:
+        if result.error and not result.findings:
             return []
         if self.direction is not None:
             self.direction.take(self.hunt.machines, case, result.reach, result.calls)

@@ -141,8 +141,8 @@ class Hunt:
 
     @property
     def all_failed(self) -> bool:
-        """Whether it booted machines and could judge none."""
-        return 0 < self.machines == len(self.failed)
+        """Whether it booted machines, could judge none, and not even a kernel log shows a fault."""
+        return 0 < self.machines == len(self.failed) and not self.violations
 
     @property
     def unconfirmed(self) -> list[Finding]:

@@ -72,9 +72,9 @@ def verdict(
 
 
 def _verdict(result: BootResult, prop: str, most: float) -> tuple[bool | None, str]:
-    if result.error:
-        return None, result.error.splitlines()[0]
     worst = result.worst(prop)
+    if worst is None and result.error:
+        return None, result.error.splitlines()[0]
     if worst is None:
         lost = next(iter(result.violations), None)
         return None, lost.text if lost else f"nothing to say about {prop}"

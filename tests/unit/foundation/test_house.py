@@ -16,9 +16,13 @@ MOST_LINES = 400
 MOST_MODULES = 15
 LONG = 100  # lines, from which on a module has a test that imports it
 TESTS = Path(__file__).parents[1]
+ROOT = PACKAGE.parents[1]
+C_FILES = sorted(
+    path for folder in ("images", "lab", "workloads") for path in (ROOT / folder).rglob("*.[ch]")
+)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", MODULES + C_FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_is_read_at_one_sitting(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
 

@@ -1,7 +1,10 @@
 """Who may not wait beside an idle CPU, nor run where its mask does not let it: by hand."""
 
+from dataclasses import replace
+
 import pytest
 
+from numalab.hunt.loads.driver_output import parse_output
 from numalab.hunt.properties.balance import affinity, reachability, work_conservation
 from numalab.hunt.property import PROPERTIES
 from numalab.hunt.recording import LoadRecording
@@ -126,3 +129,15 @@ def test_without_a_cpuset_a_task_whose_cpu_goes_is_not_judged() -> None:
     load = "time ms=1000;hog n=1 cpus=3;hotplug cpu=3 off=100 on=400"
     (result,) = affinity(recording(load, [(1, "hog0.0", 0, 250, 1000)]))
     assert result.value == 0
+
+
+@pytest.mark.parametrize(
+    ("counted", "values"), [("refused 0", [1000.0]), ("refused 3", []), ("denied 1", [])]
+)
+def test_beside_a_partition_masks_are_known_only_if_no_call_was_refused(
+    counted: str, values: list[float]
+) -> None:
+    load = "time ms=1000;group name=a cpus=1-3 partition=1;hog n=1 cpus=0-3 group=a"
+    printed = parse_output(f"load 0 end {counted}\n")[0]
+    run = replace(recording(load, [(1, "hog0.0", 0, 0, 1000)]), printed=printed)
+    assert [result.value for result in affinity(run)] == values

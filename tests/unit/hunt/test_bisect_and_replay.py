@@ -8,6 +8,7 @@ from numalab.bisect.history import History, Step
 from numalab.errors import BuildError, LabError, UserError
 from numalab.hunt.case import Case
 from numalab.hunt.finding import BootResult, Finding
+from numalab.hunt.property import SPLAT
 from numalab.hunt.replay import (
     JudgedStep,
     Replayed,
@@ -111,6 +112,13 @@ def test_a_guest_that_is_lost_is_not_a_verdict_about_something_else() -> None:
     lost = BootResult((Finding("guest-lost", None, 1.0, 0.0, "panicked"),), 1.0)
     assert verdict([lost], "affinity", 0.0) == (None, "panicked")
     assert verdict([lost], "guest-lost", 0.0) == (True, "panicked")
+
+
+def test_without_a_recording_the_kernel_log_is_judged() -> None:
+    splat = Finding(SPLAT, None, 1.0, 0.0, "a warning")
+    damaged = BootResult((splat,), 1.0, "no load can be judged: why")
+    assert verdict([damaged], "affinity", 0.0) == (None, "no load can be judged: why")
+    assert verdict([damaged], SPLAT, 0.0) == (True, "a warning")
 
 
 def test_no_control_characters_in_xml() -> None:

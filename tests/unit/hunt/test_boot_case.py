@@ -1,6 +1,7 @@
 """What a boot of a case gives: verdicts about the guest, and errors that are none of its doing."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,6 +9,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from numalab.capture.decode import Decoded
 from numalab.errors import GuestLost, HostBusy, HostError, LossCause
 from numalab.guest.run import Remark, RemarkKind
 from numalab.hunt import boot_case as module
@@ -18,8 +20,9 @@ from numalab.hunt.property import DOMAINS, DRIVER, LOST, SCHEDULER, SPLAT
 from numalab.machine.model import Job, Machine
 from numalab.run_dir import RunDir
 from numalab.topology.differences import Difference, MachinePart
-from numalab.topology.guest_view import parse_guest_view
+from numalab.topology.guest_view import GuestView, parse_guest_view
 from numalab.topology.predict.groups import Construction
+from numalab.topology.topology import Topology
 
 BENCH = cast(
     HuntBench,
@@ -43,6 +46,10 @@ DIFFERENT = (
     Difference("kernel log", "no warning", "a warning", MachinePart.WARNINGS),
     Difference("node 0, memory", "1 MiB", "2 MiB"),
 )
+REBUILT = (
+    "Linux version 6.12.1\nRun /init as init process\nCPU0 attaching sched-domain(s):\n"
+    " domain-0: span=0-1 level=MC\n  groups: 0:{ span=0 }, 1:{ span=1 }\n"
+)
 Boot = Callable[[RunDir], SimpleNamespace]
 
 
@@ -60,19 +67,25 @@ def boots(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
                 left.write_bytes(b"")
             return boot(run_dir)
 
-        def check_topology(*_: Any, qemu: tuple[int, ...], **_more: Any) -> tuple[Difference, ...]:
+        def check_topology(
+            _topology: Topology,
+            _kernel: object,
+            view: GuestView,
+            *,
+            qemu: tuple[int, ...],
+            **_: Any,
+        ) -> tuple[Difference, ...]:
             assert qemu == (7, 2)
+            assert view.sched_log.cpus and view.boot_log is None  # the build of the loads
             return differences
 
         monkeypatch.setattr(
             module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
         )
         monkeypatch.setattr(module, "run_guest", run_guest)
-        monkeypatch.setattr(
-            module, "read_guest_view", lambda _: parse_guest_view({}, "", "Linux version 6.12.1")
-        )
+        monkeypatch.setattr(module, "read_guest_view", lambda _: parse_guest_view({}, "", REBUILT))
         monkeypatch.setattr(module, "check_topology", check_topology)
-        monkeypatch.setattr(module, "decode_trace", lambda *_: pl.DataFrame().write_parquet(_[2]))
+        monkeypatch.setattr(module, "decode_guest", decode_guest)
         monkeypatch.setattr(module, "read_loads", lambda *_, **_more: ())
         monkeypatch.setattr("time.sleep", lambda _: None)
         return boot_case(case, bench, 1)
@@ -136,6 +149,37 @@ def test_predicted_warnings_about_siblings_are_no_splat(
     assert splat.text.startswith("[2] WARNING: at native_cpu_disable") and splat.value == 1.0
 
 
+def decode_guest(
+    directory: RunDir, _: Any, events: pl.DataFrame | None = None, **counts: Any
+) -> Decoded:
+    (pl.DataFrame() if events is None else events).write_parquet(directory.events)
+    return Decoded(**counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"problems": ("CPU 1: 9 events dropped for lack of room",)}, "CPU 1: 9 events dropped"),
+        ({"unsound": 2}, "2 pages are damaged, 0 records fit no event format"),
+    ],
+)
+def test_a_damaged_recording_is_not_judged(
+    boots: Callable[..., BootResult],
+    monkeypatch: pytest.MonkeyPatch,
+    counts: dict[str, Any],
+    reason: str,
+) -> None:
+    def boot(run_dir: RunDir) -> SimpleNamespace:
+        run_dir.dmesg.write_text("[1] WARNING: CPU: 0 at kernel/sched/fair.c:1\n")
+        monkeypatch.setattr(module, "decode_guest", partial(decode_guest, **counts))
+        return ended()
+
+    result = boots(boot)
+    assert result.error.startswith(f"no load can be judged: {reason}") and result.unjudged == 1
+    # What does not come from it is.
+    assert values(result) == {LOST: 0.0, DRIVER: 0.0, DOMAINS: 0.0, SPLAT: 1.0}
+
+
 def test_a_kernel_whose_events_lack_fields_is_not_judged(
     boots: Callable[..., BootResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +187,7 @@ def test_a_kernel_whose_events_lack_fields_is_not_judged(
                             "src_cpu": [0], "dst_cpu": [1]})  # fmt: skip
 
     def boot(_: RunDir) -> SimpleNamespace:
-        monkeypatch.setattr(module, "decode_trace", lambda *_: renamed.write_parquet(_[2]))
+        monkeypatch.setattr(module, "decode_guest", partial(decode_guest, events=renamed))
         return ended()
 
     result = boots(boot)

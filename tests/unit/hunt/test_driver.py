@@ -10,6 +10,8 @@ from numalab.hunt.loads.driver_output import Printed, explain_faults, parse_outp
 from numalab.places import shipped_dir
 
 Compile = Callable[[str], Path]
+FOLDERS = ("workloads", "workloads/hunt", "images/src")
+INCLUDED = [f"-I{shipped_dir() / folder}" for folder in FOLDERS]
 OF_FAULTS = """
 #define _GNU_SOURCE
 #include "shared.h"
@@ -130,13 +132,21 @@ int main(int argc, char **argv)
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     def compile_text(text: str) -> Path:
-        program, shipped = tmp_path_factory.mktemp("driver") / "program", shipped_dir()
-        folders = (shipped / "workloads", shipped / "workloads/hunt", shipped / "images/src")
-        words = ["gcc", "-w", "-x", "c", f"-o{program}", *(f"-I{path}" for path in folders), "-"]
+        program = tmp_path_factory.mktemp("driver") / "program"
+        words = ["gcc", "-w", "-x", "c", f"-o{program}", *INCLUDED, "-"]
         subprocess.run(words, input=text, text=True, check=True, timeout=60)
         return program
 
     return compile_text
+
+
+def test_each_header_of_the_driver_includes_what_it_uses() -> None:
+    headers = sorted((shipped_dir() / "workloads/hunt").glob("*.h"))
+    words = ["gcc", "-D_GNU_SOURCE", "-Wall", "-Wno-unused", "-Werror", "-fsyntax-only", "-xc"]
+    done = subprocess.run(
+        [*words, *INCLUDED, *headers], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_faults_are_told_whatever_their_total_is(compiled: Compile) -> None:

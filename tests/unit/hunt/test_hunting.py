@@ -105,6 +105,25 @@ def test_a_hunt_whose_first_boots_all_fail_ends_with_the_reason() -> None:
     assert (outcome.case, outcome.failed) == (None, "mine: no load can be judged: why")
 
 
+class Unrecorded(FakeWorkers):
+    """The recordings of all of their boots are damaged; the kernel log is not."""
+
+    def boot(self, boots: Sequence[Boot]) -> list[BootResult]:
+        return [
+            BootResult((Finding(SPLAT, None, self.shown(bench, seed)[0], 0.0, "a warning"),), 1.0,
+                       "no load can be judged: why", unjudged=len(case.loads))
+            for case, bench, seed in boots
+        ]  # fmt: skip
+
+
+def test_a_warning_is_confirmed_without_a_recording() -> None:
+    crew = cast(CaseWorkers, Unrecorded(lambda bench, _seed: (float(bench == MINE), False)))
+    aim = Aim(1, frozenset({SPLAT}), 60.0, machines=ROUND, first_only=True)
+    hunt = Hunter(aim, MINE, crew, lambda _: None, THEIRS).run()
+    (violation,) = hunt.violations
+    assert violation.finding.prop == SPLAT
+
+
 @dataclass
 class Ends(FakeWorkers):
     """Their budget is over after some boots."""

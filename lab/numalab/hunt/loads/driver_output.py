@@ -149,6 +149,11 @@ class Printed:
         """How many policies, masks and nice levels the kernel had not set, at the end."""
         return self.counters.get("end", {}).get("refused", 0)
 
+    @property
+    def denied(self) -> int:
+        """How many files of cgroups, moves of tasks and changes of CPUs it had refused."""
+        return self.counters.get("end", {}).get("denied", 0)
+
 
 def parse_output(text: str) -> Mapping[int, Printed]:
     """Return what the driver printed about each load; lines of another form are left out."""

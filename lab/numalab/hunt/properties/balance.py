@@ -26,9 +26,12 @@ def affinity(run: LoadRecording) -> Iterator[Observation]:
 
     A change is made when sched_setaffinity(2) or write(2) returns: affine_move_task() has waited
     until the task is on a CPU of the mask. Only after hotplug cpusets follow later, and children
-    that a forker had before keep their mask, also those from before the begin.
+    that a forker had before keep their mask, also those from before the begin. Loads with
+    partitions in which a call was refused are left out: one may have lost its CPUs.
     """
     partitions = {group.name for group in run.load.groups if group.partition}
+    if partitions and (run.printed.refused or run.printed.denied):
+        return
     for place, part in enumerate(run.load.parts):
         if partitions and part.group not in partitions:
             continue  # a mask without a CPU beside the partitions depends on the release

@@ -48,9 +48,8 @@ def refusals(run: LoadRecording) -> Iterator[Observation]:
     these and changes of CPUs were refused. Weak: loads may ask for more than is admitted, or for
     what an old kernel does not have. So it counts where the reference kernel refuses nothing.
     """
-    end = run.printed.counters.get("end", {})
-    if "denied" in end:
-        refused, denied = run.printed.refused, end["denied"]
+    if "denied" in run.printed.counters.get("end", {}):
+        refused, denied = run.printed.refused, run.printed.denied
         text = f"{refused} settings of tasks and {denied} of cgroups and CPUs were refused"
         yield Observation(refused + denied, text, weak=True)
 
