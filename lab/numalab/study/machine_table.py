@@ -40,8 +40,7 @@ class MachineTable(Document):
     """Modes timed and icount: the time of one instruction. By default 4 in timed and 8 in icount,
     less on machines with about a hundred CPUs."""
     slow_motion: SlowMotion = Field(default=1, exclude_if=lambda times: times == 1)
-    """Mode timed: stretches instructions, quantum and memory, but not the kernel's own clocks, so
-    that a short load meets as many ticks, balancing and scans as a long one."""
+    """Mode timed: slow motion; see the explanation of the timed machine."""
     emulator: str | None = Field(default=None, exclude_if=lambda name: name is None)
     """The QEMU of modes timed and icount, from `numalab emulator list`; in icount by default the
     host's own."""
