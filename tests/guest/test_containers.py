@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,15 +67,22 @@ def test_a_container_without_privileges_boots_a_guest(
 def test_a_guest_beyond_the_memory_of_its_group_is_explained(
     kernel: BuiltKernel, image: BuiltImage
 ) -> None:
-    """The reason is in the message, not only the signal that ended QEMU."""
+    """The reason is in the message, not only the signal that ended QEMU.
+
+    The kernel may end numalab too, if that allocates before QEMU's memory is free; then again.
+    """
     script = "head -c 600000000 /dev/zero | tail | wc -c"
     words = ["boot", "ring-2", "--mode", "icount", "--", "sh", "-c", script]
-    try:
-        with limited_memory(450) as group:
-            done = subprocess.run(
-                [*group, NUMALAB, *words], capture_output=True, text=True, check=False, timeout=300
-            )
-    except OSError as error:
-        pytest.skip(f"hardware: no control group of its own: {error}")
+    for _ in range(3):
+        try:
+            with limited_memory(450) as group:
+                done = subprocess.run(
+                    [*group, NUMALAB, *words],
+                    capture_output=True, text=True, check=False, timeout=300,
+                )  # fmt: skip
+        except OSError as error:
+            pytest.skip(f"hardware: no control group of its own: {error}")
+        if done.returncode != -signal.SIGKILL:
+            break
     assert done.returncode == 4, done.stderr
     assert "the host, or the cgroup of this process, ran out of memory" in done.stderr
