@@ -294,6 +294,8 @@ static void write_times(const char *folder, const struct timespec *begin)
 
 int main(int argc, char **argv)
 {
+	/* So that only the end of the command wakes this: no SIGCHLD when it stops or continues. */
+	struct sigaction only_end = { .sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP };
 	struct timespec begin, period;
 	const char *folder, *what;
 	sigset_t child_ends;
@@ -309,12 +311,19 @@ int main(int argc, char **argv)
 	sigemptyset(&child_ends);
 	sigaddset(&child_ends, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child_ends, NULL);
+	sigaction(SIGCHLD, &only_end, NULL);
+	/* Or `kill -INT 0` in the command would end init, and the kernel would panic. */
+	if (getpgrp() == getpgid(1))
+		setpgid(0, 0);
 	if (ms > 0 && (samples = open_in(folder, "samples")) >= 0)
 		sample(what);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	child = fork();
 	if (child == 0) {
 		sigprocmask(SIG_UNBLOCK, &child_ends, NULL);
+		/* init starts this with `&`, so that its shell has both ignored (sh(1) of POSIX). */
+		signal(SIGINT, SIG_DFL);
+		signal(SIGQUIT, SIG_DFL);
 		execvp(argv[5], argv + 5);
 		fprintf(stderr, "%s: %s\n", argv[5], strerror(errno));
 		_exit(errno == ENOENT ? 127 : 126); /* as env(1) has it */
