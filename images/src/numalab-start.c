@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Two steps of init between the boot and the job, and the last one.
+ * Two steps of init between the boot and the job.
  *
  * numalab-start hold TURNS keeps the boot CPU busy for a while. Meanwhile the host may stop the
  * guest and save it: nothing of the job has been read yet. The host finds the place by HELD and
@@ -16,14 +16,10 @@
  * numalab-start vary SEED COMMAND... is where two runs begin to differ: it adds SEED to the kernel's
  * random numbers, moves to another CPU, sleeps for up to VARIED_US, so that ticks and balancing come
  * at other times of the job, and becomes COMMAND.
- *
- * numalab-start off switches the guest off, as ACPI does, but without the kernel's way there: an
- * emulator would translate all that code for this one time.
  */
 #define _GNU_SOURCE
 #include <linux/random.h>
 #include <sched.h>
-#include <sys/io.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
@@ -35,9 +31,6 @@
 #define SETTLE_NS 300000 /* the other CPUs may have theirs at the same time */
 #define IDLE_NS 2000000
 #define VARIED_US 64000
-/* Where SeaBIOS puts the register PM1a_CNT of q35; SLP_EN with type 0, which is soft-off there. */
-#define PM_CONTROL 0x604
-#define SOFT_OFF 0x2000
 
 static void stay_on_boot_cpu(void)
 {
@@ -143,26 +136,14 @@ static void vary(uint64_t seed)
 	sleep_ns(random_next(&state) % (VARIED_US * 1000));
 }
 
-static void switch_off(void)
-{
-	sync();
-	if (ioperm(PM_CONTROL, 2, 1))
-		die("cannot reach the power control: %s", strerror(errno));
-	outw(SOFT_OFF, PM_CONTROL);
-}
-
 int main(int argc, char **argv)
 {
-	if (argc == 2 && !strcmp(argv[1], "off")) {
-		switch_off();
-		return 1;
-	}
 	if (argc == 3 && !strcmp(argv[1], "hold")) {
 		hold(parse_number("TURNS", argv[2], 1, 1000000));
 		return 0;
 	}
 	if (argc < 4 || strcmp(argv[1], "vary"))
-		die("usage: numalab-start hold TURNS | vary SEED COMMAND... | off");
+		die("usage: numalab-start hold TURNS | vary SEED COMMAND...");
 	vary(strtoull(argv[2], NULL, 10));
 	execv(argv[3], argv + 3);
 	die("cannot start %s: %s", argv[3], strerror(errno));
