@@ -68,6 +68,29 @@ def test_boot_exits_as_the_command_did() -> None:
     assert done.stderr.endswith("oops\n")
 
 
+SURROUNDINGS = """
+grep SigIgn /proc/self/status
+hostname
+getent hosts localhost
+diff <(echo a) <(echo a) && echo same | cat /dev/stdin
+echo error >/dev/stderr
+(sleep 0.3; kill -INT 0) & sleep 60
+"""
+
+
+def test_a_command_has_what_programs_expect_of_linux(tmp_path: Path) -> None:
+    """Signals are not ignored, and there are streams, a host name and the loopback device."""
+    kept = tmp_path / "kept"
+    words = ("boot", "ring-4", "--mode", "icount", "--keep", str(kept), "--", "bash", "-c")
+    done = numalab(*words, f"busybox ping -c 1 localhost >/dev/null || exit; {SURROUNDINGS}")
+    assert done.returncode == 130, done.stderr
+    ignored, name, address, same = done.stdout.splitlines()
+    assert ignored.split() == ["SigIgn:", "0" * 16]
+    assert (name, address.split()[0], same) == ("guest", "127.0.0.1", "same")
+    assert "\nerror\n" in done.stderr
+    assert "numalab-start" not in (kept / "console.log").read_text()
+
+
 def test_a_process_that_ends_slowly_is_not_called_back_by_libvirt() -> None:
     # Python is gone while the last function sleeps, as long as the exit code says; libvirt, in
     # threads of this process, notes the end of the guest 0.2 s after numalab does.

@@ -231,9 +231,10 @@ def _add_guest(tree: Path) -> None:
     for source in _sources():
         if source.suffix == ".c":
             compile_program(source, ours / source.stem, include=[source.parent])
-    hostname = tree / "etc/hostname"
+    hostname, hosts = tree / "etc/hostname", tree / "etc/hosts"
     hostname.write_text("guest\n", encoding="ascii")
-    for path in (hostname, ours, *ours.rglob("*")):
+    hosts.write_text("127.0.0.1 localhost guest\n", encoding="ascii")
+    for path in (hostname, hosts, ours, *ours.rglob("*")):
         path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 

@@ -12,7 +12,6 @@ fail() {
 
 folder=$1
 shift
-busybox ip link set lo up
 busybox mkdir -p $HOST
 busybox mount -t tmpfs -o mode=755 host $HOST || fail "no memory for the host's root"
 busybox mkdir $HOST/lower $HOST/upper $HOST/work $HOST/root

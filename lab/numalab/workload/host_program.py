@@ -312,7 +312,6 @@ def _surround(luggage: Luggage, around: Surroundings, here: bool) -> None:
     if here or around.folder is not None:
         folder = os.path.normpath(Path(_FOLDER) / (around.folder or "."))
         steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
-        steps.append("busybox ip link set lo up")  # for servers and their clients
     if around.returns:
         steps.append(f"mkdir -p {OUT}; OUT={OUT}; export OUT")
     source = ""

@@ -62,7 +62,7 @@ def test_an_image_has_the_packages_and_the_guests_files(recipe: Recipe) -> None:
     data = built.path.read_bytes()
     assert b"nameserver" not in data
     assert b"sources.list" not in data
-    for name in (b"init", b"fstab", b"hog", b"dash", b"job"):
+    for name in (b"init", b"fstab", b"hog", b"dash", b"job", b"127.0.0.1 localhost guest\n"):
         assert name in data
 
 

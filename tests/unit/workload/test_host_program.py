@@ -357,7 +357,7 @@ def test_surroundings_come_before_the_command() -> None:
     command = guest_command(["cat"], GUEST_ONLY, around)
     assert command.argv[:2] == ("sh", "-c")
     assert command.argv[2] == (
-        "mkdir -p /job/files/folder && cd /tmp || exit 125; busybox ip link set lo up;"
+        "mkdir -p /job/files/folder && cd /tmp || exit 125;"
         " mkdir -p /job/out/files; OUT=/job/out/files; export OUT;"
         ' exec "$@" </job/files/stdin'
     )
