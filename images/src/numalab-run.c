@@ -3,7 +3,7 @@
  * numalab-run FOLDER PERIOD_MS WHAT -- COMMAND...: runs the job's command and ends as it does.
  *
  * FOLDER/times gets what the command cost: elapsed by CLOCK_MONOTONIC, user and system of it and of
- * all its descendants that were waited for (getrusage(2), RUSAGE_CHILDREN), in seconds.
+ * its descendants that were waited for (wait4(2)), in seconds.
  *
  * With a PERIOD_MS above 0, FOLDER/samples gets the counters that WHAT names (letters: v vmstat,
  * s schedstat, t CPUs and NUMA faults of tasks, p pages of processes by node), before the command, every
@@ -13,18 +13,11 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "times.h"
 
 #define MAX_NODES 64
 #define MAX_OUTPUT (64 << 20)
@@ -241,10 +234,7 @@ static void sample_processes(const char *what)
 
 static void sample(const char *what)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	put("@ %lld\n", now.tv_sec * 1000000000LL + now.tv_nsec);
+	put("@ %lld\n", (long long)now());
 	if (strchr(what, 'v'))
 		sample_lines("/proc/vmstat", "vmstat", of_numa);
 	if (strchr(what, 's'))
@@ -263,48 +253,21 @@ static void stay_on_boot_cpu(void)
 	sched_setaffinity(0, sizeof(cpus), &cpus);
 }
 
-static int open_in(const char *folder, const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-}
-
-static void write_times(const char *folder, const struct timespec *begin)
-{
-	struct timespec end;
-	struct rusage cost;
-	char line[160];
-	int file, length;
-	long long elapsed;
-
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	getrusage(RUSAGE_CHILDREN, &cost);
-	elapsed = (end.tv_sec - begin->tv_sec) * 1000000000LL + end.tv_nsec - begin->tv_nsec;
-	length = snprintf(line, sizeof(line),
-			  "elapsed %lld.%09lld\nuser %lld.%06ld\nsystem %lld.%06ld\n",
-			  elapsed / 1000000000, elapsed % 1000000000,
-			  (long long)cost.ru_utime.tv_sec, (long)cost.ru_utime.tv_usec,
-			  (long long)cost.ru_stime.tv_sec, (long)cost.ru_stime.tv_usec);
-	file = open_in(folder, "times");
-	if (file < 0 || write(file, line, length) != length)
-		fprintf(stderr, "numalab-run: cannot write %s/times\n", folder);
-}
-
 int main(int argc, char **argv)
 {
 	/* So that only the end of the command wakes this: no SIGCHLD when it stops or continues. */
 	struct sigaction only_end = { .sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP };
-	struct timespec begin, period;
-	const char *folder, *what;
+	struct timespec period;
+	struct rusage cost;
+	const char *what;
+	char path[256];
+	int64_t begin;
 	sigset_t child_ends;
 	int status, ms;
 	pid_t child;
 
 	if (argc < 6 || strcmp(argv[4], "--"))
 		return 125;
-	folder = argv[1];
 	ms = atoi(argv[2]);
 	what = argv[3];
 	period = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
@@ -315,9 +278,10 @@ int main(int argc, char **argv)
 	/* Or `kill -INT 0` in the command would end init, and the kernel would panic. */
 	if (getpgrp() == getpgid(1))
 		setpgid(0, 0);
-	if (ms > 0 && (samples = open_in(folder, "samples")) >= 0)
+	snprintf(path, sizeof(path), "%s/samples", argv[1]);
+	if (ms > 0 && (samples = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) >= 0)
 		sample(what);
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	begin = now();
 	child = fork();
 	if (child == 0) {
 		sigprocmask(SIG_UNBLOCK, &child_ends, NULL);
@@ -334,10 +298,11 @@ int main(int argc, char **argv)
 		stay_on_boot_cpu();
 	while (samples >= 0 && sigtimedwait(&child_ends, NULL, &period) < 0)
 		sample(what);
-	while (waitpid(child, &status, 0) < 0)
+	while (wait4(child, &status, 0, &cost) < 0)
 		if (errno != EINTR)
 			return 125;
-	write_times(folder, &begin);
+	snprintf(path, sizeof(path), "%s/times", argv[1]);
+	write_times(path, now() - begin, &cost);
 	if (samples >= 0)
 		sample(what);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

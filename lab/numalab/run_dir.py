@@ -95,6 +95,8 @@ class RunDir:
     """The counters of every node after the command."""
     times = FileIn("out/times")
     """Elapsed, user and system time of the command."""
+    marked_times = FileIn("out/marked.times")
+    """The same of the command between the markers, without what starts it."""
     perf_stat = FileIn("out/perf-stat.csv")
     """The output of `perf stat -x ,`."""
     samples = FileIn("out/samples")

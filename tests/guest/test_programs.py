@@ -152,6 +152,16 @@ def test_far_memory_is_worse_than_near_memory(
     assert result["memory_local_share"].outcome == "worse", result
     assert result["elapsed_time"].outcome == "worse", result
     assert not result.better, result
+    check_times(machine("mesh-2", mode="timed"))
+
+
+def check_times(small: LabMachine) -> None:
+    """The CPU time of one thread is at most its elapsed time: what starts it is not in there."""
+    times = small.measure(["true"])
+    user, system, elapsed = (
+        float(times[name].value or 0) for name in ("user_time", "system_time", "elapsed_time")
+    )
+    assert 0 < user + system <= elapsed
 
 
 def test_the_command_line_takes_a_program_along(folder: Path, tmp_path: Path) -> None:

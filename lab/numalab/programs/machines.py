@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 import polars as pl
 
-from numalab.analysis.measures.command import ELAPSED
 from numalab.campaign.boot import boot, boot_in, guest, run_folder
 from numalab.campaign.build import Builds, build, choose_mode
 from numalab.campaign.check import check_topology
@@ -29,13 +28,12 @@ from numalab.locality.locality import BARRIERS, COMMAND, Locality, Marks
 from numalab.machine.model import Machine
 from numalab.measure import Measure, valid_in
 from numalab.programs.command_result import SAMPLE_MS, CommandResult, read_result
-from numalab.programs.marked_command import MarkedCommand, marked_command
+from numalab.programs.marked_command import marked_tasks, measures_of_marked
 from numalab.progress import Progress, no_progress
 from numalab.qemu.emulator import qemu_version
 from numalab.qemu.hypervisor import EMBED
 from numalab.recording.events import of_interest
 from numalab.results.guest_output import read_guest_view
-from numalab.results.reader import read_measures
 from numalab.results.run_files import RunFiles
 from numalab.run_dir import RunDir
 from numalab.topology.load import load_topology
@@ -189,10 +187,10 @@ class LabMachine:
 
         The events are those that a study records; memory is sampled. `tasks` are names of tasks,
         with `*` and `?`; by default those that the command's threads and descendants had.
-        `elapsed_time` is that of the command alone. `tunables` are files
-        below /proc/sys or /sys, and the values to write to them before the command. In mode timed
-        there are also the measures of memory accesses. The other arguments are those of `run`, and
-        it raises what `run` raises, and WorkloadFailed for a command that fails.
+        Elapsed, user and system time are those of the command alone. `tunables` are files below
+        /proc/sys or /sys, and the values to write to them before the command. In mode timed there
+        are also the measures of memory accesses. The other arguments are those of `run`, and it
+        raises what `run` raises, and WorkloadFailed for a command that fails.
         """
         sampled = {"sample": ["numa_maps"], "sample_ms": SAMPLE_MS}
         capture = load_capture(sampled, Path("numalab.api"))
@@ -207,18 +205,15 @@ class LabMachine:
             if self.mode == "timed" and result.events is not None:
                 switches = result.events.filter(pl.col("event") == "sched_switch")
                 keep_memory_tables(directory, as_guest_numbers(self.topology), switches)
-            marked, named = None, listed(tasks, "tasks")
-            if result.events is not None and (marked := marked_command(result.events)):
-                named = _names_of_tasks(named, marked, result.events)
+            named = listed(tasks, "tasks")
+            if result.events is not None and (ran := marked_tasks(result.events)) is not None:
+                named = _names_of_tasks(named, ran, result.events)
             workload = BoundWorkload(
                 name=command.program, folder=directory.path, argv=command.argv, parameters={},
                 seconds=0.0, tasks=named or (command.program[:LONGEST_COMM],), allowed_cpus=(),
             )  # fmt: skip
             RunFiles(directory).measure(as_guest_numbers(self.topology), workload, capture)
-            measures = dict(valid_in(read_measures(directory.measures), self.mode))
-            if marked is not None:  # without what writes the markers
-                measures[ELAPSED.name] = replace(measures[ELAPSED.name], value=marked.seconds)
-            return measures
+            return dict(valid_in(measures_of_marked(directory), self.mode))
 
     def locality(
         self,
@@ -377,14 +372,17 @@ def listed(words: Sequence[str | Path], key: str) -> tuple[str, ...]:
 
 
 def _names_of_tasks(
-    tasks: tuple[str, ...], marked: MarkedCommand, events: pl.DataFrame
+    tasks: tuple[str, ...], marked: tuple[str, ...], events: pl.DataFrame
 ) -> tuple[str, ...]:
-    """Return the names of the tasks to measure. Raises UserError if none of `tasks` ran."""
+    """Return the names of the tasks to measure, of `marked` ones if none are asked for.
+
+    Raises UserError if none of `tasks` ran.
+    """
     ran = events.select("pid", comm="prev_comm")
     if tasks and ran.filter(of_interest(tasks)).is_empty():
-        raise UserError(f"no task is called {tasks[0]!r}", key="tasks", choices=marked.tasks)
+        raise UserError(f"no task is called {tasks[0]!r}", key="tasks", choices=marked)
     # A name is no pattern: the `*` of one stands for that character, or for another one.
-    return tasks or tuple(name.replace("*", "?") for name in marked.tasks)
+    return tasks or tuple(name.replace("*", "?") for name in marked)
 
 
 def _command(words: Sequence[str | Path], image: Path, around: Surroundings) -> GuestCommand:

@@ -1,58 +1,49 @@
-"""The tasks of a command that `marked` runs between its markers, and how long it took."""
+"""The tasks and the measures of a command that `marked` runs between its markers."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import polars as pl
 
+from numalab.analysis.measures.command import ELAPSED, SYSTEM, USER
+from numalab.capture.counters import parse_times
+from numalab.measure import Measure
 from numalab.recording.window import BEGIN, marks
+from numalab.results.guest_output import guest_text_if_any
+from numalab.results.reader import read_measures
+from numalab.run_dir import RunDir
 from numalab.workload.starters import MARKED_TASK
 
-_FORK, _EXIT, _SWITCH = "sched_process_fork", "sched_process_exit", "sched_switch"
-_NEEDED = {"buf", "parent_pid", "child_pid", "event_pid", "prev_pid", "prev_comm"}
+_FORK, _SWITCH = "sched_process_fork", "sched_switch"
+_NEEDED = {"buf", "parent_pid", "child_pid", "prev_pid", "prev_comm"}
 
 
-@dataclass(frozen=True)
-class MarkedCommand:
-    """All names that the command's tasks had, and the seconds from its fork to its end.
+def marked_tasks(events: pl.DataFrame) -> tuple[str, ...] | None:
+    """Return all names that the command's tasks had, sorted; None without a marker or forks.
 
-    The tasks are its threads and descendants, whatever they are called. The end is the last exit of
-    one of them before `marked` goes on: a first thread may exit before the others.
-    """
-
-    tasks: tuple[str, ...]
-    seconds: float
-
-
-def marked_command(events: pl.DataFrame) -> MarkedCommand | None:
-    """Find the command in the events of a run; None where markers, forks or exits are missing.
-
-    `marked` is a shell: it forks what writes the first marker, then the command.
+    The tasks are its threads and descendants, whatever they are called. `marked` writes the first
+    marker and then forks the command.
     """
     begun = marks(events).filter(pl.col("text") == BEGIN)
     if not len(begun) or not set(events.columns) >= _NEEDED:
         return None
     begin_ns = int(begun["time_ns"][0])
-    forks = events.filter(pl.col("event") == _FORK).select("time_ns", "parent_pid", "child_pid")
     is_marker = (pl.col("event") == "print") & (pl.col("time_ns") == begin_ns)
-    marker = forks.filter(pl.col("child_pid").is_in(events.filter(is_marker)["pid"].to_list()))
-    later = forks.filter(pl.col("time_ns") > begin_ns).sort("time_ns")
-    mine = later.filter(pl.col("parent_pid").is_in(marker["parent_pid"].to_list()))
-    if not len(mine):
-        return None
-    start_ns, _, pid = mine.row(0)
-    exits = events.filter(pl.col("event") == _EXIT).select("time_ns", "event_pid")
-    gone = exits.filter(pl.col("event_pid") == pid)["time_ns"]
-    if not len(gone):
-        return None
-    until_ns = mine["time_ns"][1] if len(mine) > 1 else gone[0]
-    members = {pid}
-    for _, parent, child in later.iter_rows():
+    members = set(events.filter(is_marker)["pid"].to_list())
+    later = events.filter((pl.col("event") == _FORK) & (pl.col("time_ns") > begin_ns))
+    marked = frozenset(members)
+    for parent, child in later.sort("time_ns").select("parent_pid", "child_pid").iter_rows():
         if parent in members:
             members.add(child)
-    ran = events.filter((pl.col("event") == _SWITCH) & pl.col("prev_pid").is_in(list(members)))
-    names = set(ran["prev_comm"].drop_nulls().to_list()) - {MARKED_TASK}
-    left = pl.col("event_pid").is_in(list(members)) & (pl.col("time_ns") <= until_ns)
-    end_ns = exits.filter(left)["time_ns"].to_list()
-    if not end_ns:
+    if not (members := members - marked):
         return None
-    return MarkedCommand(tuple(sorted(names)), (max(end_ns) - start_ns) / 1e9)
+    ran = events.filter((pl.col("event") == _SWITCH) & pl.col("prev_pid").is_in(list(members)))
+    return tuple(sorted(set(ran["prev_comm"].drop_nulls().to_list()) - {MARKED_TASK}))
+
+
+def measures_of_marked(directory: RunDir) -> dict[str, Measure]:
+    """Return the measures of a run by name; times are of the command, without what starts it."""
+    measures = dict(read_measures(directory.measures))
+    if times := parse_times(guest_text_if_any(directory.marked_times)):
+        for family, value in ((ELAPSED, times.elapsed), (USER, times.user), (SYSTEM, times.system)):
+            measures[family.name] = replace(measures[family.name], value=value)
+    return measures

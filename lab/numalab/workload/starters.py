@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 MARKED = "/usr/lib/numalab/marked"  # writes the markers that measures look for
-MARKED_TASK = "marked"  # the name of that shell, and of the command's task until it executes
+MARKED_TASK = "marked"  # its name, and that of the command's task until it executes
 # By the options of one letter that take the next word. perf(1) has a command before its options.
 _STARTERS: Mapping[str, str] = {
     **{"chrt": "TPD", "env": "uCS", "nice": "n", "numactl": "ipmMNCPw", "perf": "eoprtCFc"},

@@ -22,7 +22,7 @@ done
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
-    for name in ("numalab-run",):
+    for name in ("numalab-run", "marked"):
         source = images_dir() / f"src/{name}.c"
         compile_program(source, folder / name, include=[source.parent])
     return folder
@@ -46,3 +46,20 @@ def test_a_command_can_be_interrupted(
 def test_sampling_goes_on_after_a_stop_of_the_command(programs: Path, tmp_path: Path) -> None:
     done = run(tmp_path, programs / "numalab-run", ".", "5", "v", "--", "sh", "-c", GROWS)
     assert done.returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("sh", "-c", "exit 3"), 3, ""),
+        (("sh", "-c", "kill -TERM $$"), 143, ""),
+        (("./no-program",), 127, "./no-program: No such file or directory\n"),
+        (("/etc/passwd",), 126, "/etc/passwd: Permission denied\n"),
+    ],
+)
+def test_a_marked_command_ends_as_it_would_alone(
+    programs: Path, tmp_path: Path, words: tuple[str, ...], status: int, message: str
+) -> None:
+    done = run(tmp_path, programs / "marked", *words)
+    assert done.returncode == status
+    assert done.stderr.startswith(message)
