@@ -134,6 +134,23 @@ class Host:
         return {cpu: place for place, node in enumerate(self.nodes) for cpu in node.cpus}
 
     @cached_property
+    def cache_of(self) -> dict[int, int]:
+        """The last-level cache of each CPU, named by its lowest CPU of the same node.
+
+        The kernel links no CPUs of different nodes (`set_cpu_sibling_map()`).
+        """
+        node = self.node_of_cpu
+        return {
+            cpu.id: min(other for other in cpu.llc if node[other] == node[cpu.id])
+            for cpu in self.cpus
+        }
+
+    @cached_property
+    def shares_caches(self) -> bool:
+        """Whether cores share a cache; no core does where the caches are unknown."""
+        return any(set(cpu.llc) - set(cpu.siblings) for cpu in self.cpus)
+
+    @cached_property
     def governors(self) -> tuple[str, ...]:
         """The frequency governors in use."""
         return tuple(sorted({cpu.governor for cpu in self.cpus if cpu.governor}))

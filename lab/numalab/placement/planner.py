@@ -8,9 +8,10 @@ from numalab.errors import UserError
 from numalab.host.facts import Disturbance, Host, HostNode, disturbances
 from numalab.machine.model import Mode, check_by_hand, check_cpu_count
 from numalab.placement.correspond import NOT_COMPARED, Correspondence, assign, compare
+from numalab.placement.cpus import choose, dies_of, flaws, preferred
+from numalab.placement.distortions import distortions, short_memory, split_nodes
 from numalab.placement.sharing import share
 from numalab.topology.topology import Node, Topology
-from numalab.units import format_size
 
 _IMPOSSIBLE = 1 << 50  # more than any guest can lack
 
@@ -67,11 +68,12 @@ def plan(
 
     Guest nodes go to host nodes of their own where there are enough: those with enough CPUs, then
     with enough memory, then in the order of distances, then with whole cores, then with isolated
-    CPUs, then so that near nodes are near. In a node, whole cores come before SMT siblings, and
-    among those isolated CPUs first. Where there are fewer host nodes, guest nodes share them
-    (`share`). A host that is too small is overcommitted evenly. `pinned`, if given, is the host CPU
-    of each vCPU, and `nodes` the host node of each guest node, by their ids; only the rest is
-    planned then. `taken` are host CPUs of other guests: CPUs of their cores come last.
+    CPUs, then so that near nodes are near. In a node, whole cores come before SMT siblings, among
+    those isolated CPUs first; guest cores and dies get host cores and caches (`choose`). Where
+    there are fewer host nodes, guest nodes share them (`share`). A host that is too small is
+    overcommitted evenly. `pinned`, if given, is the host CPU of each vCPU, and `nodes` the host
+    node of each guest node, by their ids; only the rest is planned then. `taken` are host CPUs of
+    other guests: CPUs of their cores come last.
     Raises UserError where the host has none of the allowed CPUs, the guest cannot be placed so, or
     it has more CPUs than any guest can have.
     """
@@ -92,11 +94,11 @@ def plan(
     emulator = vcpus[:1] if mode != "kvm" else _emulator(host, usable, vcpus, busy)
     most = max(vcpus.count(cpu) for cpu in set(vcpus))
     distances = compare(topology.distances, host.distances, places)
-    distorts = _distorts(host, usable, vcpus, places, distances=distances, mode=mode)
+    distorts = distortions(topology, host, usable, vcpus, places, distances=distances, mode=mode)
     short: tuple[str, ...] = ()
     if mode == "kvm":
-        short = _short_memory(topology, host, places)
-        distorts += (*_split_nodes(topology, host, vcpus, places), *short)
+        short = short_memory(topology, host, places)
+        distorts += (*split_nodes(topology, host, vcpus, places), *short)
     crowded = mode != "kvm" or most > 1 or not set(emulator).isdisjoint(vcpus)
     return Placement(
         vcpus=vcpus,
@@ -113,7 +115,7 @@ def plan(
         timing=not crowded
         and not short
         and not _distances_wrong(places, distances)
-        and not _split_nodes(topology, host, vcpus, places),
+        and not split_nodes(topology, host, vcpus, places),
     )
 
 
@@ -187,32 +189,6 @@ def _places_of(topology: Topology, host: Host, vcpus: Sequence[int]) -> tuple[in
     return tuple(host.node_of_cpu[vcpus[node.cpus[0]]] for node in nearest)
 
 
-def _split_nodes(
-    topology: Topology, host: Host, vcpus: Sequence[int], places: Sequence[int]
-) -> tuple[str, ...]:
-    """Name guest nodes whose vCPUs were pinned to other host nodes than their memory's."""
-    return tuple(
-        f"vCPUs of guest node {node.id} run on host CPUs of another node than its memory"
-        for node, place in zip(topology.nodes, places, strict=True)
-        if any(host.node_of_cpu[vcpus[vcpu]] != place for vcpu in node.cpus)
-    )
-
-
-def _short_memory(topology: Topology, host: Host, places: Sequence[int]) -> tuple[str, ...]:
-    """Name host nodes that have less memory than the guest nodes on them."""
-    short = []
-    for place in sorted(set(places)):
-        here = zip(topology.nodes, places, strict=True)
-        need = sum(node.memory_mib for node, where in here if where == place)
-        has = host.nodes[place].memory_mib
-        if need > has:
-            short.append(
-                f"host node {host.nodes[place].id} has {format_size(has << 20)},"
-                f" and its guest nodes {format_size(need << 20)}"
-            )
-    return tuple(short)
-
-
 def _distances_wrong(places: Sequence[int], fit: Correspondence) -> bool:
     return len(set(places)) < len(places) or fit.reversed + fit.levelled > 0
 
@@ -246,10 +222,11 @@ def _places(
         [_lack(node, host.nodes[slot], free[slot]) for slot in slots] for node in topology.nodes
     ]
     here = [usable & set(host.nodes[slot].cpus) for slot in slots]
-    wishes = [
-        [_flaws(host, preferred(host, cpus, busy)[: len(node.cpus)], busy) for cpus in here]
-        for node in topology.nodes
-    ]
+    wishes = []
+    for node in topology.nodes:
+        dies = dies_of(topology, node.cpus)
+        chosen = (choose(host, dies, cpus, busy) if cpus else {} for cpus in here)
+        wishes.append([flaws(host, dies, cpus, busy) if cpus else 0 for cpus in chosen])
     return tuple(slots[slot] for slot in assign(topology.distances, table, needs, wishes))
 
 
@@ -261,32 +238,6 @@ def _lack(guest: Node, host: HostNode, free: int) -> int:
     return (max(0, cpus) << 32) + max(0, memory)
 
 
-def _flaws(host: Host, cpus: Sequence[int], busy: frozenset[int]) -> int:
-    """Return how little CPUs suit the vCPUs of a node: those on shared cores, then not isolated."""
-    used = set(cpus)
-    shared = sum(cpu in busy or len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in cpus)
-    return (shared << 16) + len(used - set(host.isolated))
-
-
-def preferred(
-    host: Host, cpus: Iterable[int], busy: frozenset[int] = frozenset()
-) -> tuple[int, ...]:
-    """Sort CPUs by suitability for a vCPU: a core's first CPU before its SMT siblings.
-
-    Then isolated ones first, and those of one last-level cache together. Those of `busy` cores,
-    on which other guests run, come last.
-    """
-    candidates = set(cpus)
-    isolated = set(host.isolated)
-
-    def key(cpu: int) -> tuple[bool, int, bool, int, int]:
-        info = host.cpu_of[cpu]
-        core = sorted(candidates & set(info.siblings), key=lambda cpu: (cpu not in isolated, cpu))
-        return cpu in busy, core.index(cpu), cpu not in isolated, min(info.llc), cpu
-
-    return tuple(sorted(candidates, key=key))
-
-
 def _vcpus(
     topology: Topology,
     host: Host,
@@ -294,18 +245,15 @@ def _vcpus(
     places: Sequence[int],
     busy: frozenset[int],
 ) -> tuple[int, ...]:
-    """Give each vCPU a CPU of its host node; where those are too few, deal them out evenly."""
+    """Give each vCPU a CPU of its host node."""
     chosen: dict[int, int] = {}
     for place in sorted(set(places)):
         guests = [
             node for node, where in zip(topology.nodes, places, strict=True) if where == place
         ]
-        vcpus = sorted(cpu for node in guests for cpu in node.cpus)
-        cpus = preferred(host, usable & set(host.nodes[place].cpus), busy)
-        # Neighbours together: a guest node's vCPUs on CPUs next to each other.
-        cpus = tuple(sorted(cpus)) if len(vcpus) > len(cpus) else cpus[: len(vcpus)]
-        for number, vcpu in enumerate(vcpus):
-            chosen[vcpu] = cpus[number * len(cpus) // len(vcpus)]
+        vcpus = [cpu for node in guests for cpu in node.cpus]
+        cpus = usable & set(host.nodes[place].cpus)
+        chosen |= choose(host, dies_of(topology, vcpus), cpus, busy)
     return tuple(chosen[vcpu] for vcpu in range(topology.cpu_count))
 
 
@@ -333,53 +281,3 @@ def _emulator(
         return cpu in host.isolated, cpu in not_idle, cpu in busy, elsewhere, cpu
 
     return tuple(sorted(sorted(spare, key=key)[: emulator_cpus(len(set(vcpus)))]))
-
-
-def _distorts(
-    host: Host,
-    usable: set[int],
-    vcpus: Sequence[int],
-    places: Sequence[int],
-    *,
-    distances: Correspondence,
-    mode: Mode,
-) -> tuple[str, ...]:
-    if mode != "kvm":
-        if len(vcpus) == 1:
-            return ()
-        return (f"all {len(vcpus)} vCPUs share one thread on host CPU {vcpus[0]}",)
-    distortions = []
-    used = set(vcpus)
-    most = max(vcpus.count(cpu) for cpu in used)
-    if most > 1:
-        distortions.append(
-            f"overcommitted: {len(vcpus)} vCPUs on {len(used)} host CPUs"
-            f" ({format_cpulist(used)}), up to {most} vCPUs on one"
-        )
-    elif usable <= used:
-        distortions.append("the emulator shares its CPUs with the vCPUs")
-    halves = sum(len(used & set(host.cpu_of[cpu].siblings)) > 1 for cpu in used)
-    if halves:
-        distortions.append(f"{halves} vCPUs share their host core with another one (SMT)")
-    own = len(set(places))
-    if own < len(places):
-        distortions.append(
-            f"{len(places)} guest nodes share {own} host node{'s' if own > 1 else ''}"
-        )
-    elif distances.reversed or distances.levelled:
-        distortions.append(_order(distances))
-    return tuple(distortions)
-
-
-def _order(fit: Correspondence) -> str:
-    """Return how the order of distances differs on the host."""
-    rho = "none" if fit.rank_correlation is None else f"{fit.rank_correlation:.2f}"
-    return (
-        f"distances have another order on the host (rank correlation {rho}):"
-        f" {_share(fit.reversed, fit.compared)} of the comparisons are reversed,"
-        f" {_share(fit.levelled, fit.compared)} level; {fit.worst}"
-    )
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "none"

@@ -20,7 +20,9 @@ from numalab.host.facts import Host
 from numalab.host.read import read_host, read_host_file
 from numalab.machine.model import Mode
 from numalab.placement.correspond import assign, compare
-from numalab.placement.planner import plan, preferred
+from numalab.placement.cpus import preferred
+from numalab.placement.distortions import short_memory
+from numalab.placement.planner import plan
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.topology import CpuShape, Topology
 from support.host_tree import SERVERS, Server, small_host, write_tree
@@ -221,7 +223,7 @@ def test_vcpus_can_be_pinned_by_hand() -> None:
     assert made.vcpus == (32, 33, 0, 1) and made.host_nodes == (1, 0)
     assert made.distorts == () and made.timing
     torn = plan(ring, TWO, "kvm", None, pinned=(0, 33, 32, 1))
-    assert not torn.timing and "vCPUs of guest node 0 run on host CPUs of" in torn.distorts[0]
+    assert not torn.timing and "vCPUs of guest node 0 run on host CPUs of" in torn.note
     apart = plan(load_topology("memoryless-4"), FOUR, "kvm", None, pinned=tuple(range(8)))
     assert apart.host_nodes == (0, 0, 0, 0)
 
@@ -280,8 +282,10 @@ def test_a_guest_with_too_many_cpus_has_no_plan() -> None:
 
 
 def test_a_host_node_with_too_little_memory_is_named() -> None:
-    made = plan(load_topology("ring-2"), small_host(1, 8, 1), "kvm")
+    ring, host = load_topology("ring-2"), small_host(1, 8, 1)
+    made = plan(ring, host, "kvm")
     assert made.distorts[-1] == "host node 0 has 1 GiB, and its guest nodes 1.5 GiB"
+    assert short_memory(ring, host, (0, 0)) == made.distorts[-1:]
     assert not made.timing
 
 
