@@ -217,20 +217,35 @@ class HostFile(Document):
     @model_validator(mode="after")
     def _agrees(self) -> "HostFile":
         numbers = [cpu.id for cpu in self.cpus]
-        placed = [cpu for node in self.nodes for cpu in node.cpus]
         size = len(self.nodes)
         if len({node.id for node in self.nodes}) != size:
             raise ValueError("two nodes have the same id")
         if len(self.distances) != size or any(len(row) != size for row in self.distances):
             raise ValueError(f"distances is no table of {size} x {size} numbers")
-        if sorted(placed) != sorted(numbers) or len(set(numbers)) != len(numbers):
-            raise ValueError("not every CPU of cpus is in exactly one node")
+        if len(set(numbers)) != len(numbers):
+            raise ValueError("cpus: two CPUs have the same id")
+        self._check_nodes(set(numbers))
         for cpu in self.cpus:
             if cpu.id not in cpu.siblings or cpu.id not in cpu.llc:
                 raise ValueError(f"CPU {cpu.id} is not among its own siblings or its own llc")
             if not {*cpu.siblings, *cpu.llc} <= set(numbers):
                 raise ValueError(f"CPU {cpu.id} has siblings or llc that are not in cpus")
         return self
+
+    def _check_nodes(self, cpus: set[int]) -> None:
+        """Raise ValueError unless each of `cpus`, and no other CPU, is in one node."""
+        node_of: dict[int, int] = {}
+        for place, node in enumerate(self.nodes):
+            for cpu in node.cpus:
+                if cpu not in cpus:
+                    raise ValueError(f"nodes[{place}].cpus: CPU {cpu} is not in cpus")
+                if cpu in node_of:
+                    raise ValueError(
+                        f"nodes[{place}].cpus: CPU {cpu} is in nodes[{node_of[cpu]}] as well"
+                    )
+                node_of[cpu] = place
+        if lost := sorted(cpus - node_of.keys()):
+            raise ValueError(f"cpus: CPUs {format_cpulist(lost)} are in no node")
 
 
 _HOST = TypeAdapter(Host)

@@ -167,7 +167,10 @@ def set_at(value: Any, key: str, new: object) -> None:
     [
         ("nodes", [], "nodes: "),
         ("nodes.0.id", 1, "two nodes have the same id"),
-        ("nodes.0.cpus", "0-3", "not every CPU of cpus is in exactly one node"),
+        ("nodes.0.cpus", "0-3", "cpus: CPUs 4-31,64-95 are in no node"),
+        ("nodes.0.cpus", "0-31,64-95,500", "nodes[0].cpus: CPU 500 is not in cpus"),
+        ("nodes.1.cpus", "0,32-63,96-127", "nodes[1].cpus: CPU 0 is in nodes[0] as well"),
+        ("cpus.1.id", 0, "cpus: two CPUs have the same id"),
         ("nodes.0.cpus", "3-0", "nodes[0].cpus: range '3-0' is backwards"),
         ("nodes.0.memory_mib", -1, "nodes[0].memory_mib: "),
         ("distances", [[10]], "no table of 2 x 2"),
