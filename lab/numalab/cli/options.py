@@ -87,7 +87,7 @@ Pin = Annotated[
 ]
 Nodes = Annotated[
     str | None,
-    typer.Option("--nodes", help="Host node of each guest node, in order, such as 0,2."),
+    typer.Option("--nodes", help="Host node of each node of the file, in order, such as 0,2."),
 ]
 
 _PLACEMENT = {"host_cpus": "--cpus", "vcpu_cpus": "--pin", "nodes": "--nodes"}

@@ -478,8 +478,13 @@ def test_the_command_predicts_the_plan_of_a_boot(tmp_path: Path) -> None:
     assert [TWO.node_of_cpu[cpu] for cpu in value["vcpus"]] == [0, 1, 0, 1]
     by_hand = invoke(place.command, *words, "--nodes", "0,1", "--json").stdout
     assert json.loads(by_hand)["host_nodes"] == [0, 1]
-    shared = invoke(place.command, *words, "--cpus", "0").stdout
-    assert "the kernel's node numbers differ from this file: 0 becomes 1" in shared
+    # Table, distortions and note have the numbers of the guest's kernel.
+    shown = invoke(place.command, *words).stdout
+    assert "the kernel's node numbers differ from this file: 0 becomes 1" in shown
+    torn = invoke(place.command, *words, "--pin", "32,0,33,1", "--nodes", "0,0").stdout
+    rows = [" ".join(line.split()) for line in torn.splitlines()]
+    assert rows[1:3] == ["0 0 0,2 32,33", "1 0 1,3 0,1"]
+    assert "vCPUs of guest node 0 run on host CPUs of another node than its memory" in torn
 
 
 def test_the_command_uses_the_cpus_of_this_host_that_a_guest_gets() -> None:

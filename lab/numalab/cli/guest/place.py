@@ -17,7 +17,7 @@ from numalab.machine.model import MODES, Mode
 from numalab.placement.admission import guest_cpus, plan_guest
 from numalab.placement.planner import Placement
 from numalab.topology.load import load_topology
-from numalab.topology.predict.firmware import describe_numbers
+from numalab.topology.predict.firmware import describe_numbers, node_numbers
 from numalab.topology.topology import Topology
 
 
@@ -64,12 +64,14 @@ def _mode(text: str) -> Mode:
 
 
 def _table(topology: Topology, made: Placement) -> Table:
+    """Return the plan by node, with the numbers of the guest's kernel as in the distortions."""
     table = Table(box=None, pad_edge=False)
     for heading in ("guest node", "host node", "vCPUs", "host CPUs"):
         table.add_column(heading, overflow="fold")
-    for node, host_node in zip(topology.nodes, made.host_nodes, strict=True):
+    rows = zip(node_numbers(topology), topology.nodes, made.host_nodes, strict=True)
+    for number, node, host_node in sorted(rows, key=lambda row: row[0]):
         cpus = ",".join(str(made.vcpus[vcpu]) for vcpu in node.cpus)
-        table.add_row(str(node.id), str(host_node), format_cpulist(node.cpus) or "none", cpus)
+        table.add_row(str(number), str(host_node), format_cpulist(node.cpus) or "none", cpus)
     table.add_row("QEMU", "", "", format_cpulist(made.emulator))
     return table
 
@@ -84,6 +86,6 @@ def _text(topology: Topology, made: Placement) -> Text:
     else:
         reason = "" if made.mode == "kvm" else f" in mode {made.mode}"
         lines.append(f"timing measures are not valid{reason}; placement measures are")
-    if made.distorts and (moved := describe_numbers(topology)):
+    if moved := describe_numbers(topology):
         lines.append(moved)
     return Text("\n".join(lines))
