@@ -6,6 +6,7 @@ from itertools import combinations, product
 from numalab.placement.correspond import Table, assign
 
 _MOST_COMPARED = 50_000
+_MOST_DEALT = 1000  # assignments of nodes without CPUs, compared at once
 _IMPOSSIBLE = 1 << 30  # more vCPUs than any guest has
 
 _Sizes = Sequence[tuple[int, int]]
@@ -16,13 +17,16 @@ def share(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
     """Return the host node of each guest node.
 
     `guest` and `hosts` are square tables of distances; `needs` and `rooms` the CPUs and MiB of each
-    guest and host node. Guest nodes are dealt out in proportion to CPUs. If vCPUs then share CPUs,
+    guest and host node. Guest nodes are dealt out in proportion to CPUs; those without
+    CPUs may lie on host nodes without CPUs. If vCPUs then share CPUs,
     or memory is short, another assignment is taken that is better in this respect, and of those
     the most even: all are compared, or on large machines those that moves and swaps reach.
     """
-    dealt = _dealt(guest, hosts, rooms)
+    if len(rooms) == 1:
+        return (0,) * len(guest)
+    dealt = _dealt(guest, hosts, needs, rooms)
     before = _crowding(dealt, needs, rooms)
-    if len(rooms) == 1 or before[:2] == (1, 0):
+    if before[:2] == (1, 0):
         return dealt
     # It takes 0.2 s to load.
     from numalab.placement.assignment import nearest  # noqa: PLC0415
@@ -59,16 +63,55 @@ def _crowding(places: Sequence[int], needs: _Sizes, rooms: _Sizes) -> tuple[int,
     return most, short, excess, fullest
 
 
-def _dealt(guest: Table, hosts: Table, rooms: _Sizes) -> _Places:
-    """Deal guest nodes out to host nodes with CPUs, each time to the one with the most room."""
+def _dealt(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
+    """Deal guest nodes with CPUs out to host nodes with CPUs, then place those without.
+
+    Every host node with CPUs comes once before any comes again; then the one with the most room.
+    """
     taken = [0] * len(rooms)
     candidates = [place for place, (cpus, _) in enumerate(rooms) if cpus]
-    for _ in guest:
-        place = min(candidates, key=lambda place: ((taken[place] + 1) / rooms[place][0], place))
+    staffed = [node for node, (cpus, _) in enumerate(needs) if cpus]
+    for _ in range(max(len(staffed), len(candidates))):
+        place = min(
+            candidates,
+            key=lambda place: (taken[place] > 0, (taken[place] + 1) / rooms[place][0], place),
+        )
         taken[place] += 1
     slots = [place for place, many in enumerate(taken) for _ in range(many)]
     table = [[hosts[a][b] for b in slots] for a in slots]
-    return tuple(slots[slot] for slot in assign(guest, table))
+    chosen = assign([[guest[a][b] for b in staffed] for a in staffed], table)
+    places = {node: slots[slot] for node, slot in zip(staffed, chosen, strict=True)}
+    bare = [node for node in range(len(guest)) if node not in places]
+    many = max(n for n in range(1, 11) if n == 1 or len(rooms) ** n <= _MOST_DEALT)
+    for first in range(0, len(bare), many):
+        part = bare[first : first + many]
+        places = _with_memory(guest, hosts, needs, rooms, places=places, bare=part)
+    return tuple(places[node] for node in range(len(guest)))
+
+
+def _with_memory(
+    guest: Table,
+    hosts: Table,
+    needs: _Sizes,
+    rooms: _Sizes,
+    *,
+    places: dict[int, int],
+    bare: Sequence[int],
+) -> dict[int, int]:
+    """Return `places` with the best host nodes of the guest nodes `bare`, which have no CPUs."""
+    # It takes 0.2 s to load.
+    from numalab.placement.assignment import nearest  # noqa: PLC0415
+
+    nodes = [*places, *bare]
+    sizes = [needs[node] for node in nodes]
+    candidates = [
+        (*places.values(), *added) for added in product(range(len(rooms)), repeat=len(bare))
+    ]
+    costs = [_crowding(candidate, sizes, rooms)[:3] for candidate in candidates]
+    least = min(costs)
+    equal = [added for added, cost in zip(candidates, costs, strict=True) if cost == least]
+    table = [[guest[a][b] for b in nodes] for a in nodes]
+    return dict(zip(nodes, nearest(table, hosts, equal), strict=True))
 
 
 def _packed(needs: _Sizes, rooms: _Sizes) -> _Places:

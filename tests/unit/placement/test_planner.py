@@ -191,6 +191,32 @@ def test_a_host_node_of_memory_alone_backs_a_guest_node_of_memory_alone() -> Non
     assert "3 guest nodes share 2 host nodes" in plan(guest([2, 2, 0]), host, "kvm").distorts
 
 
+def test_nodes_that_share_use_host_nodes_of_memory_alone() -> None:
+    host = small_host(3, 8, 1)
+    memory = replace(host.nodes[2], cpus=())
+    table = ((10, 21, 24), (21, 10, 44), (24, 44, 10))
+    host = replace(host, nodes=(*host.nodes[:2], memory), cpus=host.cpus[:16], distances=table)
+    machine = replace(
+        guest([4, 4, 0, 0]),
+        distances=((10, 21, 24, 24), (21, 10, 44, 44), (24, 44, 10, 24), (24, 44, 24, 10)),
+    )
+    nodes = tuple(replace(node, memory_mib=256) for node in machine.nodes)
+    made = plan(replace(machine, nodes=nodes), host, "kvm")
+    assert made.host_nodes == (0, 1, 2, 2)
+    assert made.distances.rank_correlation == pytest.approx(0.83, abs=0.01)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=6).filter(any), st.integers(1, 3))
+def test_nodes_with_cpus_spread_over_host_nodes_with_cpus(cpus: list[int], bare: int) -> None:
+    host = small_host(2 + bare, 12, 1)
+    nodes = tuple(replace(n, memory_mib=8192, cpus=n.cpus[: 12 * (n.id < 2)]) for n in host.nodes)
+    made = plan(guest(cpus), replace(host, nodes=nodes, cpus=host.cpus[:24]), "kvm")
+    used = [place for place, count in zip(made.host_nodes, cpus, strict=True) if count]
+    assert set(used) <= {0, 1} and len(set(used)) == min(2, len(used))
+    assert made.most_on_one == 1
+
+
 @pytest.mark.parametrize("mode", ["icount", "tcg"])
 def test_emulation_has_one_cpu_and_its_node(mode: Mode) -> None:
     made = plan(MESH, FOUR, mode)
