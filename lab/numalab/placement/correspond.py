@@ -25,6 +25,8 @@ class Correspondence:
     None where all distances of the guest or of the host are the same). `compared`: pairs of pairs
     whose guest distances differ; of those, `reversed` have the opposite order on the host, and
     `levelled` the same host distance. `worst` shows one reversed or levelled case, in words.
+    `parted` shows two pairs whose distances are equal in the guest, and those of their host nodes
+    not; empty for none.
     """
 
     rank_correlation: float | None
@@ -32,6 +34,7 @@ class Correspondence:
     reversed: int
     levelled: int
     worst: str
+    parted: str = ""
 
 
 NOT_COMPARED = Correspondence(None, 0, 0, 0, "")
@@ -70,12 +73,14 @@ def compare(guest: Table, slots: Table, slot_of: Sequence[int]) -> Correspondenc
                 compared += many * times
                 opposite += many * times * (host_near > host_far)
                 same += many * times * (host_near == host_far)
+    example = dict(zip(reversed(both), reversed(pairs), strict=True))
     return Correspondence(
         _spearman([a for a, _ in both], [b for _, b in both]),
         compared,
         opposite,
         same,
-        _worst(dict(zip(reversed(both), reversed(pairs), strict=True))),
+        _worst(example),
+        _parted(example),
     )
 
 
@@ -94,6 +99,22 @@ def _worst(example: dict[tuple[int, int], tuple[int, int]]) -> str:
     return (
         f"nodes {a} and {b} are nearer ({near[0]}) than {c} and {d} ({far[0]}),"
         f" but their host nodes are {near[1]} and {far[1]} apart"
+    )
+
+
+def _parted(example: dict[tuple[int, int], tuple[int, int]]) -> str:
+    """Return, in words, the two pairs of equal guest distance that differ most on the host."""
+    spans: dict[int, list[int]] = {}
+    for distance, on_host in example:
+        spans.setdefault(distance, []).append(on_host)
+    distance = max(spans, key=lambda key: max(spans[key]) - min(spans[key]), default=0)
+    near, far = min(spans.get(distance, [0])), max(spans.get(distance, [0]))
+    if near == far:
+        return ""
+    (a, b), (c, d) = example[distance, near], example[distance, far]
+    return (
+        f"nodes {a} and {b} are as far apart as {c} and {d} ({distance}),"
+        f" but their host nodes are {near} and {far} apart"
     )
 
 

@@ -75,8 +75,13 @@ def distortions(
     own = len(set(places))
     if own < len(places):
         named.append(f"{len(places)} guest nodes share {own} host node{'s' if own > 1 else ''}")
-    elif distances.reversed or distances.levelled:
-        named.append(_order(distances))
+    else:
+        if distances.reversed or distances.levelled:
+            named.append(_order(distances))
+        if distances.parted:
+            named.append(
+                f"distances that are equal in the guest differ on the host: {distances.parted}"
+            )
     return tuple(named)
 
 

@@ -469,6 +469,19 @@ def test_the_order_of_distances_is_compared() -> None:
     assert fit.worst.startswith("nodes ")
 
 
+def test_equal_distances_that_differ_on_the_host_are_named() -> None:
+    flat = tuple(tuple(10 if a == b else 20 for b in range(4)) for a in range(4))
+    full = replace(load_topology("ring-4"), distances=flat)
+    made = plan(full, FOUR, "kvm")
+    assert made.distorts == (
+        "distances that are equal in the guest differ on the host: nodes 0 and 1 are as far apart"
+        " as 0 and 2 (20), but their host nodes are 12 and 32 apart",
+    )
+    assert made.timing and made.distances.rank_correlation is None
+    assert compare(flat, flat, (3, 1, 0, 2)).parted == ""
+    assert compare(((10,),), ((10,),), (0,)).parted == ""
+
+
 def test_preferred_takes_isolated_threads_of_different_cores_first() -> None:
     assert preferred(small_host(1, 2, 2, isolated=(1, 2)), range(4)) == (1, 2, 0, 3)
 

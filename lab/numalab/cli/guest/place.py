@@ -79,7 +79,9 @@ def _table(topology: Topology, made: Placement) -> Table:
 def _text(topology: Topology, made: Placement) -> Text:
     lines = [f"distorts: {what}" for what in made.distorts] or ["one-to-one: distorts nothing"]
     rho = made.distances.rank_correlation
-    if rho is not None:
+    if rho is None and made.distances.parted:
+        lines.append("rank correlation of distances: none, as all are equal in the guest")
+    elif rho is not None:
         lines.append(f"rank correlation of distances, guest with host: {rho:.2f}")
     if made.timing:
         lines += ["timing measures are valid", *(f"but: {c}" for c in made.disturbs)]
