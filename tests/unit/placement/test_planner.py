@@ -23,6 +23,7 @@ from numalab.placement.correspond import assign, compare
 from numalab.placement.cpus import preferred
 from numalab.placement.distortions import short_memory
 from numalab.placement.planner import plan
+from numalab.placement.sharing import share
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.topology import CpuShape, Topology
 from support.host_tree import SERVERS, Server, small_host, write_tree
@@ -204,6 +205,10 @@ def test_nodes_that_share_use_host_nodes_of_memory_alone() -> None:
     made = plan(replace(machine, nodes=nodes), host, "kvm")
     assert made.host_nodes == (0, 1, 2, 2)
     assert made.distances.rank_correlation == pytest.approx(0.83, abs=0.01)
+    # Memory comes before distances: room for a single node of memory alone.
+    sizes, rooms = [(4, 256), (4, 256), (0, 256), (0, 256)], [(8, 512), (8, 512), (0, 256)]
+    places = share(machine.distances, table, sizes, rooms)
+    assert places[:2] == (0, 1) and places.count(2) == 1
 
 
 @settings(max_examples=60)
