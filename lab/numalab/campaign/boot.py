@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from numalab.campaign.build import Builds, with_choice, with_kernel
 from numalab.campaign.check import check_topology, kernel_remarks
-from numalab.errors import GuestLost, HostError, LabError, UserError
+from numalab.errors import GuestLost, HostError, LabError, UserError, WorkloadFailed
 from numalab.files import check_free, left_by_guest, make_dir, replacing
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
-from numalab.guest.run import Outcome, Remark, RemarkKind, run_guest
+from numalab.guest.run import Outcome, Remark, RemarkKind, full_disk, is_full, run_guest
 from numalab.guest.watch import Limits
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
@@ -102,10 +102,16 @@ def boot(
 
         events = tuple(dict.fromkeys((*events, *EVENTS)))
     with run_folder(keep) as directory:
-        booted = boot_in(
-            directory, machine, kernel, argv, connection=connection, events=events,
-            allow_mismatch=allow_mismatch, on_beat=on_beat, limits=limits, table=table, files=files,
-        )  # fmt: skip
+        try:
+            booted = boot_in(
+                directory, machine, kernel, argv, connection=connection, events=events,
+                allow_mismatch=allow_mismatch, on_beat=on_beat, limits=limits, table=table,
+                files=files,
+            )  # fmt: skip
+        except LabError:
+            if returned is not None and directory.returned.is_dir():
+                copy_returned(directory, returned)
+            raise
         if returned is not None:
             copy_returned(directory, returned)
         if between is not None:
@@ -132,6 +138,8 @@ def boot_in(
 ) -> Booted:
     """Do what `boot` does in a folder that stays.
 
+    Raises WorkloadFailed, too, for a command that filled the job disk.
+
     Every `sample_ms` of guest time, the memory of the command's processes is read (0: never).
     `tunables` are files of the guest, and the values to write to them before the command.
     """
@@ -153,6 +161,8 @@ def boot_in(
         )
     stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     try:
+        if is_full(directory, outcome.collected):
+            raise WorkloadFailed(full_disk(machine.job_disk_mib))
         view = read_guest_view(directory)
         differences = check_topology(
             machine.topology,

@@ -36,7 +36,7 @@ def check_topology(
     """
     if guest.kernel is None and not guest.cut:
         raise WorkloadFailed(
-            "the guest left no kernel log: its job disk may be full of what the command printed"
+            "the guest left no kernel log: its job disk may be full of what the command wrote"
         )
     if guest.kernel is None or _asks_for_fewer(cmdline, topology):
         return ()

@@ -55,6 +55,7 @@ class Remark:
 
 
 CANNOT_RUN = "the guest cannot run the job"
+_MOST_LEFT = 20
 _GAVE_UP = 125  # images/guest/init: the job could not be run at all
 
 
@@ -88,6 +89,27 @@ class Outcome:
     def notes(self) -> tuple[str, ...]:
         """The texts of the remarks."""
         return tuple(remark.text for remark in self.remarks)
+
+    @property
+    def new_notes(self) -> tuple[str, ...]:
+        """The notes that `numalab place` and `numalab host show` do not print before the run."""
+        known_before = (RemarkKind.PLAN, RemarkKind.DISTURBED)
+        return tuple(remark.text for remark in self.remarks if remark.kind not in known_before)
+
+
+def is_full(run_dir: RunDir, collected: Collected) -> bool:
+    """Whether the job disk was full when the command ended: its exit status did not fit."""
+    return collected.files.get(run_dir.exit_status.name) == 0
+
+
+def full_disk(mib: int) -> str:
+    """Return what a full job disk of `mib` MiB means for the user."""
+    return f"the job disk ({mib} MiB) is full: the command's output and files below $OUT are cut"
+
+
+def left_out_remarks(collected: Collected) -> tuple[str, ...]:
+    """Return a text for each file that was not copied from the job disk, 20 at most."""
+    return tuple(f"not taken from the guest: {text}" for text in collected.left_out[:_MOST_LEFT])
 
 
 def run_guest(
@@ -276,7 +298,7 @@ def _remarks(
     return (
         *remarks(RemarkKind.PLAN, [placement.note] if placement.note else []),
         *remarks(RemarkKind.MISPLACED, map(str, proof.differs), "not placed as planned: "),
-        *remarks(RemarkKind.LEFT_OUT, collected.left_out[:20], "not taken from the guest: "),
+        *remarks(RemarkKind.LEFT_OUT, left_out_remarks(collected)),
         *remarks(RemarkKind.COMPLAINT, guest.troubles, "the guest's kernel complained: "),
         *remarks(RemarkKind.BAD_BEATS, bad),
         *remarks(RemarkKind.FLOOD, flood),

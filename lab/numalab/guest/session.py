@@ -17,13 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
 
 from numalab.errors import GuestLost, HostError, UserError
 from numalab.files import read_regular
 from numalab.guest.console import printable
-from numalab.guest.run import Outcome, run_guest
+from numalab.guest.run import Outcome, full_disk, is_full, left_out_remarks, run_guest
 from numalab.guest.terminal import open_console
 from numalab.guest.watch import Limits
 from numalab.machine.model import Job, Machine
@@ -41,6 +42,18 @@ _LONGEST_REASON = 4096
 _CHUNK = 4096
 _LOOK = 0.2  # seconds between two looks whether the guest still runs
 _TIME = 1_704_067_200  # of files in the guest: 2024-01-01T00:00:00Z
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command ended: its exit status, and what of its files is missing on the host.
+
+    `full` says that it filled the job disk; empty where it did not.
+    """
+
+    status: int
+    notes: tuple[str, ...]
+    full: str
 
 
 def session_job(job_disk_mib: int, events: tuple[str, ...], buffer_kib: int) -> Job:
@@ -124,8 +137,8 @@ class Session:
 
     def run(
         self, script: str, files: Mapping[str, bytes], into: RunDir, *, sample_ms: int = 0
-    ) -> int:
-        """Run a shell script after copying `files` below /job/files; return its exit status.
+    ) -> CommandEnd:
+        """Run a shell script after copying `files` below /job/files; return how it ended.
 
         Every `sample_ms` the memory of its processes is read (0: never). `into` gets what it left:
         output, times, files below $OUT, a recording. Files that the guest has already are not sent
@@ -144,11 +157,12 @@ class Session:
             self._in_guest = {name: self._in_guest[name] for name in self._in_guest.keys() - files}
             room = f"is there room on its disk of {self._disk_mib} MiB?"
             raise UserError(f"the guest could not unpack {mib} MiB of files; {room}")
-        self.collect(into.out, f"/out/commands/{self._number}")
+        collected = self.collect(into.out, f"/out/commands/{self._number}")
         with suppress(FileNotFoundError):
             reason = read_regular(into.out / _NO_CAPTURE, _LONGEST_REASON, follow=False)
             raise UserError(printable(reason.decode("utf-8", "replace").strip()), key="events")
-        return status
+        full = full_disk(self._disk_mib) if is_full(into, collected) else ""
+        return CommandEnd(status, left_out_remarks(collected), full)
 
     @property
     def alive(self) -> bool:

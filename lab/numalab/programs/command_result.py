@@ -1,6 +1,5 @@
 """What a command in a guest did, from the files that it left."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from numalab.capture.decode import decode_guest
 from numalab.capture.samples import parse_samples
 from numalab.errors import UserError, WorkloadFailed, shown
 from numalab.files import left_by_guest
-from numalab.results.guest_output import guest_text, guest_text_if_any
+from numalab.results.guest_output import guest_text_if_any
 from numalab.results.run_files import scan_events
 from numalab.run_dir import RunDir
 from numalab.topology.predict.firmware import as_guest_numbers
@@ -88,20 +87,23 @@ class CommandResult:
 
 
 def read_result(
-    words: Sequence[str | Path], directory: RunDir, recorded: Topology | None
+    words: Sequence[str | Path],
+    directory: RunDir,
+    status: int,
+    recorded: Topology | None,
+    notes: Sequence[str] = (),
 ) -> CommandResult:
     """Read what a command left. `recorded` is its machine where events were recorded."""
     times = parse_times(guest_text_if_any(directory.times))
     events = None
-    notes: tuple[str, ...] = ()
     if recorded is not None and directory.trace.is_file():
         decoded = decode_guest(directory, as_guest_numbers(recorded))
-        notes = (*decoded.faults, *decoded.notes)
+        notes = (*notes, *decoded.faults, *decoded.notes)
         events = scan_events(directory).collect()
     left = sorted(path for path in directory.returned.rglob("*") if path.is_file())
     return CommandResult(
         words=tuple(map(str, words)),
-        status=_status(directory),
+        status=status,
         stdout=guest_text_if_any(directory.stdout),
         stderr=guest_text_if_any(directory.stderr),
         files={str(path.relative_to(directory.returned)): left_by_guest(path) for path in left},
@@ -111,16 +113,8 @@ def read_result(
         memory_kib=_memory_by_node(parse_samples(guest_text_if_any(directory.samples)).pages),
         events=events,
         directory=directory.path,
-        notes=notes,
+        notes=tuple(notes),
     )
-
-
-def _status(directory: RunDir) -> int:
-    """Return a command's exit status. Raises WorkloadFailed where the guest left none."""
-    text = guest_text(directory.exit_status).strip()
-    if not re.fullmatch("[0-9]{1,3}", text):
-        raise WorkloadFailed("the guest left no exit status of its command")
-    return int(text)
 
 
 def _memory_by_node(pages: pl.DataFrame) -> dict[int, int]:

@@ -18,6 +18,7 @@ from numalab.capture.joined_tables import keep_memory_tables
 from numalab.capture.spec import load_capture, render_events
 from numalab.errors import HostError, UserError, WorkloadFailed, shown
 from numalab.files import make_dir
+from numalab.guest.run import Outcome
 from numalab.guest.session import INBOX_MIB, Session, session_job, start_session
 from numalab.image.image_artifact import has_program
 from numalab.image.recipe import chosen_recipe
@@ -62,6 +63,7 @@ class GuestSession:
         self.machine, self.directory, self._files = topology, directory.path, directory
         self._session, self._image, self._recorded = session, image, recorded
         self.results: list[CommandResult] = []
+        self._commands = 0
 
     @property
     def alive(self) -> bool:
@@ -106,11 +108,14 @@ class GuestSession:
         """
         around = _surroundings(timeout, env, cwd, input, add)
         command = _command(words, self._image, around)
-        into = RunDir(self.directory / f"command-{len(self.results) + 1}")
+        self._commands += 1
+        into = RunDir(self.directory / f"command-{self._commands}")
         script = f"exec {shlex.join(command.argv)}"
-        self._session.run(script, command.files, into, sample_ms=memory * SAMPLE_MS)
-        result = read_result(words, into, self.machine if self._recorded else None)
-        self.results.append(result)
+        end = self._session.run(script, command.files, into, sample_ms=memory * SAMPLE_MS)
+        recorded = self.machine if self._recorded and not end.full else None
+        self.results.append(result := read_result(words, into, end.status, recorded, end.notes))
+        if end.full:
+            raise WorkloadFailed(f"{end.full}\n{result}")
         return result
 
 
@@ -197,11 +202,11 @@ class LabMachine:
         around = replace(_surroundings(None, env, cwd, input, add), returns=True)
         command = _command([MARKED, *listed(words, "words")], self.builds.image.path, around)
         with run_folder(Path(keep) if keep else None) as directory:
-            self._boot(
+            outcome = self._boot(
                 directory, seed, command,
                 events=render_events(capture), sample_ms=SAMPLE_MS, tunables=tunables,
             )  # fmt: skip
-            result = read_result(words, directory, self.topology).check()
+            result = read_result(words, directory, outcome.status, self.topology).check()
             if self.mode == "timed" and result.events is not None:
                 switches = result.events.filter(pl.col("event") == "sched_switch")
                 keep_memory_tables(directory, as_guest_numbers(self.topology), switches)
@@ -277,11 +282,12 @@ class LabMachine:
         command = _command(words, self.builds.image.path, around)
         sample_ms = memory * SAMPLE_MS
         with run_folder(Path(keep) if keep else None) as directory:
-            self._boot(
+            outcome = self._boot(
                 directory, seed, command,
                 events=events, sample_ms=sample_ms, connection=connection,
             )  # fmt: skip
-            return read_result(words, directory, self.topology if events else None)
+            recorded = self.topology if events else None
+            return read_result(words, directory, outcome.status, recorded, outcome.new_notes)
 
     def _boot(
         self,
@@ -293,14 +299,14 @@ class LabMachine:
         sample_ms: int,
         tunables: Mapping[str, str] = MappingProxyType({}),
         connection: str = EMBED,
-    ) -> None:
+    ) -> Outcome:
         started = self.guest if seed is None else replace(self.guest, seed=seed)
         started = replace(started, trace_memory_mib=started.trace_memory_mib if events else 0)
-        boot_in(
+        return boot_in(
             directory, started, self.kernel, command.argv, connection=connection,
             events=listed(events, "events"), files=command.files, sample_ms=sample_ms,
             tunables=tunables,
-        )  # fmt: skip
+        ).outcome  # fmt: skip
 
 
 def machine(

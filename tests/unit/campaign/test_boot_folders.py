@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import numalab.campaign.boot as boot_module
 from numalab.campaign.boot import boot
-from numalab.errors import GuestLost, HostError, LabError, TopologyMismatch, UserError
+from numalab.errors import (
+    GuestLost,
+    HostError,
+    LabError,
+    TopologyMismatch,
+    UserError,
+    WorkloadFailed,
+)
+from numalab.qemu.collect import Collected
 from numalab.run_dir import RunDir
 
 Boot = Callable[..., Path]
@@ -65,3 +74,24 @@ def test_a_folder_to_keep_stays_as_it_is(booted: Boot, tmp_path: Path, error: La
     assert [path.name for path in keep.iterdir()] == ["job.img"]
     with pytest.raises(UserError, match="is not an empty folder"):
         boot(None, None, ("true",), keep=keep)  # type: ignore[arg-type]
+
+
+def test_what_was_written_before_the_job_disk_was_full_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+
+    def ending(_machine: object, _job: object, directory: RunDir, **_: Any) -> SimpleNamespace:
+        directory.returned.mkdir(parents=True)
+        (directory.returned / "big").write_text("begin")
+        directory.stdout.write_text("printed")
+        directory.stderr.write_text("")
+        directory.exit_status.write_text("")
+        return SimpleNamespace(collected=Collected({"status": 0}, ()))
+
+    monkeypatch.setattr(boot_module, "run_guest", ending)
+    machine = SimpleNamespace(job_disk_mib=128)
+    with pytest.raises(WorkloadFailed, match=r"the job disk \(128 MiB\) is full") as caught:
+        boot(machine, None, ("true",), returned=tmp_path / "out")  # type: ignore[arg-type]
+    assert caught.value.printed == (b"printed", b"")
+    assert (tmp_path / "out/big").read_text() == "begin"

@@ -17,9 +17,10 @@ import pytest
 
 from numalab.errors import GuestLost, UserError
 from numalab.guest import session as session_module
-from numalab.guest.session import Session, session_job
+from numalab.guest.session import CommandEnd, Session, session_job
 from numalab.run_dir import RunDir
 from support.console_socket import ConsoleSocket
+from support.ext4_disks import make_disk
 
 DISK_MIB = 2
 
@@ -90,14 +91,30 @@ def started(directory: RunDir) -> Iterator[tuple[Session, TalkingGuest]]:
 def test_commands_and_files_arrive(directory: RunDir, tmp_path: Path) -> None:
     with started(directory) as (session, guest):
         into = RunDir(tmp_path / "1")
-        assert session.run("exec a 'b'", {"x/y": b"1", "z": bytes(3 << 20)}, into) == 3
-        assert session.run("next", {"x/y": b"1", "z": b"2"}, into, sample_ms=20) == 4
+        assert session.run("exec a 'b'", {"x/y": b"1", "z": bytes(3 << 20)}, into).status == 3
+        assert session.run("next", {"x/y": b"1", "z": b"2"}, into, sample_ms=20).status == 4
         assert session.alive
     assert [script for _, _, script in guest.sent] == ["exec a 'b'", "next"]
     assert [sample for _, sample, _ in guest.sent] == [0, 20]
     assert guest.files[0] == {"x/y": b"1", "z": bytes(3 << 20)}
     assert guest.files[1] == {"z": b"2"}, "what the guest has is not sent again"
     assert not directory.job_disk.exists()
+
+
+def test_what_is_missing_of_a_command_is_noted(directory: RunDir, tmp_path: Path) -> None:
+    """An exit status of no bytes is that of a guest without room for it."""
+    into = RunDir(tmp_path / "1")
+    for number in (1, 2):
+        (tmp_path / f"disk/out/commands/{number}/files").mkdir(parents=True)
+        (tmp_path / f"disk/out/commands/{number}/status").write_text("3" if number == 1 else "")
+    (tmp_path / "disk/out/commands/1/files/link").symlink_to("x")
+    make_disk(directory.job_disk, tmp_path / "disk", DISK_MIB)
+    with started(directory) as (session, _):
+        end = session.run("true", {}, into)
+        note = "not taken from the guest: files/link: a symbolic link"
+        assert end == CommandEnd(3, (note,), "")
+        full = session.run("true", {}, RunDir(tmp_path / "2")).full
+        assert full.startswith("the job disk (2 MiB) is full: the command's output and files")
 
 
 def test_the_end_of_a_guest_is_raised(directory: RunDir, tmp_path: Path) -> None:
@@ -128,7 +145,7 @@ def test_too_many_files_are_refused(
         with pytest.raises(UserError, match="more than 1 MiB"):
             session.run("true", {"x": bytes(1 << 20)}, RunDir(tmp_path / "1"))
         assert not guest.sent
-        assert session.run("true", {"x": bytes(1000)}, RunDir(tmp_path / "1")) == 3
+        assert session.run("true", {"x": bytes(1000)}, RunDir(tmp_path / "1")).status == 3
 
 
 def test_files_that_the_guest_could_not_unpack_are_sent_again(

@@ -18,7 +18,6 @@ from numalab.cli.kernel_choice import chosen_kernel
 from numalab.cli.output import emit, pass_on, picked, progress_lines, say
 from numalab.errors import GuestLost, LabError, UserError, WorkloadFailed
 from numalab.files import check_free, left_by_guest, open_regular, reading, write_text
-from numalab.guest.run import RemarkKind
 from numalab.image.image_artifact import has_program
 from numalab.machine.model import MODES, QUANTUM_NS, SHIFTS, check_quantum
 from numalab.qemu.hypervisor import EMBED
@@ -33,9 +32,6 @@ from numalab.workload.luggage import MOST_BYTES
 from numalab.workload.starters import MARKED
 
 BETWEEN_BARRIERS = "barriers"  # a value of --locality
-
-# `numalab place` and `numalab host show` print these remarks.
-_KNOWN_BEFORE = (RemarkKind.PLAN, RemarkKind.DISTURBED)
 
 
 def command(
@@ -297,9 +293,8 @@ def read_input(name: str | None) -> bytes | None:
 
 def show_booted(booted: Booted, as_json: bool) -> None:
     """Print the stdout and stderr of a command in a guest."""
-    for remark in booted.outcome.remarks:
-        if remark.kind not in _KNOWN_BEFORE:
-            say(f"numalab: {remark.text}")
+    for note in booted.outcome.new_notes:
+        say(f"numalab: {note}")
     for difference in booted.differences:
         say(f"numalab: not as predicted: {difference}")
     if as_json:
