@@ -65,6 +65,10 @@ def test_a_session_runs_one_command_after_the_other(
         assert (spoken.status, spoken.stdout) == (3, "b c\ntyped\nfrom the host\n")
         assert (spoken.stderr, spoken.files) == ("no\n", {"left": b"x\n"})
         assert guest.run(["sleep", "60"], timeout=0.5).status == 124
+        left = "(setsid sleep 5000 &); ls /proc/self/fd"
+        assert guest.run(["sh", "-c", left]).check().stdout == "0\n1\n2\n3\n"
+        running_now = guest.run(["ps", "-eo", "comm"]).check().stdout.splitlines()
+        assert "sleep" not in running_now and running_now.count("numalab-beat") == 1
         with pytest.raises(UserError, match="nothing: cannot read"):
             guest.run(["./nothing"])
         check_windows(guest.results)

@@ -61,9 +61,8 @@ class GuestSession:
         self, session: Session, image: Path, topology: Topology, directory: RunDir, recorded: bool
     ) -> None:
         self.machine, self.directory, self._files = topology, directory.path, directory
-        self._session, self._image, self._recorded = session, image, recorded
+        self._session, self._image, self._recorded, self._commands = session, image, recorded, 0
         self.results: list[CommandResult] = []
-        self._commands = 0
 
     @property
     def alive(self) -> bool:
@@ -102,9 +101,10 @@ class GuestSession:
         A program of this host goes to the guest with its libraries and the current folder, as with
         `numalab boot`. `timeout` is in seconds of guest time, after which the status is 124. `cwd`
         is a folder below the current one, or a path of the guest. `add` are further files of this
-        host, each `FILE` or `FILE:TARGET`. With `memory`, the memory of its processes is sampled
-        every `SAMPLE_MS` of guest time. Raises UserError for a program that cannot run in a
-        guest, GuestLost for a guest that panicked, hung or was killed.
+        host, each `FILE` or `FILE:TARGET`. With `memory`, its memory is sampled every `SAMPLE_MS`
+        of guest time. Processes that it leaves running are killed. Raises UserError for a program
+        that cannot run in a guest, WorkloadFailed for a full job disk, GuestLost for a guest that
+        panicked, hung or was killed.
         """
         around = _surroundings(timeout, env, cwd, input, add)
         command = _command(words, self._image, around)
