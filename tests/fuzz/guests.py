@@ -22,7 +22,8 @@ _BLOCK = 1024
 _BOUNDS = Bounds(total=64 << 20, largest=32 << 20, entries=300, depth=4)
 _NAMES = [
     b"x\ndebugfs: ls -l -p y", b"../../../escaped", b"x\n/12/100644/0/0/y/1/", b"\x1b[2J\x1b]0;x\7",
-    b"-rf", b"..", b".", b"a\0b", b"\xff\xfe", b"/etc/passwd", b"CON:", b" ", b"", b"%s%n",
+    b"-rf", b"..", "\u202egpj.exe".encode(), "x\u200b".encode(), "\x9b2J".encode(),
+    b".", b"a\0b", b"\xff\xfe", b"/etc/passwd", b"CON:", b" ", b"", b"%s%n",
 ]  # fmt: skip
 
 Disk = bytearray
@@ -46,7 +47,8 @@ def case(seed: int, scratch: Path) -> str:
     assert sum(collected.files.values()) <= _BOUNDS.total
     assert all(size <= _BOUNDS.largest for size in collected.files.values())
     assert len(collected.files) <= _BOUNDS.entries >= len(collected.left_out) - _BOUNDS.entries
-    assert all(why.isprintable() for why in collected.left_out)
+    assert all(why.isprintable() for why in (*collected.left_out, *collected.files))
+    assert not any(part[0] in "-." for name in collected.files for part in name.split("/"))
     new = {path for path in scratch.rglob("*") if path.is_file()} - outside
     assert new == {scratch / "guest" / "out" / name for name in collected.files}
     assert not any(path.is_symlink() for path in (scratch / "guest").rglob("*"))
@@ -63,10 +65,12 @@ def case(seed: int, scratch: Path) -> str:
 
 
 def _sound_disk(rng: random.Random, scratch: Path) -> Path:
-    """Make a disk whose files have plain names."""
+    """Make a disk whose files have plain names, or those that a command may choose."""
     out = scratch / "source" / "out"
-    out.mkdir(parents=True)
+    (out / "files").mkdir(parents=True)
     grow_tree(rng, out)
+    for name in ("b0 c.txt", "_d=1.csv", "é[1],2", "x" * 255):
+        (out / "files" / name).write_bytes(rng.randbytes(rng.randrange(3000)))
     (out / "exit-status").write_bytes(b"0\n")
     disk = make_disk(scratch / "sound.img", scratch / "source", 8, _BLOCK)
     if rng.random() < 0.3:

@@ -15,10 +15,12 @@ from numalab.ext4.layout import ROOT_INODE, S_IFDIR, S_IFREG, DamagedDisk, Inode
 from numalab.ext4.volume import Volume
 from numalab.files import make_dir
 from numalab.places import BELIEVED
+from numalab.run_dir import RunDir
 
 _MIB = 1 << 20
 _KINDS = {0o120000: "symbolic link", 0o020000: "device", 0o060000: "device", 0o010000: "fifo"}
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_RETURNED = RunDir(Path()).returned.name  # below it, the command chooses the names
 _LARGEST_FOLDER = 4 * _MIB  # 4096 names take one at most
 
 
@@ -143,7 +145,7 @@ def _look(
         if survey.count > bounds.entries:
             survey.left_out.append(f"{parent}: more than {bounds.entries} files")
             raise _EnoughError
-        name = parent / _shown(entry.name)
+        name = parent / _shown(entry.name, parent)
         try:
             inode = volume.inode(entry.inode)
         except DamagedDisk as damage:
@@ -151,7 +153,7 @@ def _look(
             continue
         why = "a second one of this name" if entry.name in names else ""
         names.add(entry.name)
-        why = why or _refuse(entry, inode, bounds, survey.total)
+        why = why or _refuse(entry, parent, inode, bounds, survey.total)
         if why:
             survey.left_out.append(f"{name}: {why}")
         elif inode.kind == S_IFDIR:
@@ -173,12 +175,12 @@ def _entries(
         survey.left_out.append(f"{parent}: {damage}")
 
 
-def _refuse(entry: Name, inode: Inode, bounds: Bounds, total: int) -> str:
+def _refuse(entry: Name, parent: PurePosixPath, inode: Inode, bounds: Bounds, total: int) -> str:
     """Return why an entry is refused; empty if it is not."""
-    if not _NAME.fullmatch(entry.name):
+    if not _is_plain(entry.name, parent):
         return "not a plain name"
     if inode.kind == S_IFDIR:
-        return "what it holds would be believed" if _shown(entry.name) in BELIEVED else ""
+        return "what it holds would be believed" if _shown(entry.name, parent) in BELIEVED else ""
     if inode.kind != S_IFREG:
         return f"a {_KINDS.get(inode.kind, 'special file')}"
     if inode.size > bounds.largest:
@@ -188,7 +190,25 @@ def _refuse(entry: Name, inode: Inode, bounds: Bounds, total: int) -> str:
     return ""
 
 
-def _shown(name: bytes) -> str:
+def _is_plain(name: bytes, parent: PurePosixPath) -> bool:
+    """Whether a name can be that of a file of this host.
+
+    Below $OUT it is UTF-8 without `/` and without what is not printed, such as control characters
+    and those that change the direction of text, and does not begin with `-` or `.`.
+    """
     if _NAME.fullmatch(name):
-        return name.decode("ascii")
+        return True
+    if parent.parts[:1] != (_RETURNED,):
+        return False
+    try:
+        text = name.decode()
+        printable = text.isprintable() and os.fsencode(text) == name
+    except UnicodeError:  # no UTF-8, or the locale of this host lacks a character
+        return False
+    return printable and bool(text) and text[0] not in "-." and "/" not in text
+
+
+def _shown(name: bytes, parent: PurePosixPath) -> str:
+    if _is_plain(name, parent):
+        return name.decode()
     return ascii(name.decode("utf-8", "replace"))[1:-1][:60].replace("/", "?")

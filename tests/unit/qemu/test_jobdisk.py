@@ -93,6 +93,36 @@ def test_hostile_names_stay_inside(tmp_path: Path) -> None:
     assert text.count("not a plain name") == 5
 
 
+def test_a_command_may_choose_ordinary_names(tmp_path: Path) -> None:
+    names = ["b c.txt", "_d.csv", "x=1.csv", "é.txt", "r,1.csv", "p[1].txt", "x" * 255, "中/a b"]
+    hostile = ["-rf", ".hidden", "\x1b[2J", "a\nb", "\u202egpj.exe", "\u00a0", "x\u200b", "\x7f"]
+    folder = tmp_path / "source/out/files"
+    for name in (*names, *hostile, "deep/plugins/x", "a b/plugins/x"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("1")
+    (folder / os.fsdecode(b"\xff")).write_text("no UTF-8")
+    (tmp_path / "source/out/b c.txt").write_text("not below files")
+    (tmp_path / "source/out/other").mkdir()
+    (tmp_path / "source/out/other/é").write_text("not below files")
+    disk = make_disk(tmp_path / "job.img", tmp_path / "source", 8, 1024)
+    collected = read_job_disk(disk, tmp_path / "o" / "out")
+    assert sorted(collected.files) == sorted(f"files/{name}" for name in names)
+    assert all((tmp_path / "o/out" / name).read_text() == "1" for name in collected.files)
+    assert len(collected.left_out) == len(hostile) + 5
+    assert all(why.isascii() for why in collected.left_out if "plugins" not in why)
+    assert sum("would be believed" in why for why in collected.left_out) == 2
+
+
+def test_a_slash_in_a_name_that_a_command_may_choose(tmp_path: Path) -> None:
+    (tmp_path / "source/out/files").mkdir(parents=True)
+    (tmp_path / "source/out/files/SLASHSLASHSLASH1").write_text("evil")
+    disk = make_disk(tmp_path / "job.img", tmp_path / "source", 8, 1024)
+    disk.write_bytes(disk.read_bytes().replace(b"SLASHSLASHSLASH1", b"x/../../../escap"))
+    collected = read_job_disk(disk, tmp_path / "o" / "out")
+    assert (collected.files, len(collected.left_out)) == ({}, 1)
+    assert not list(tmp_path.rglob("*escap*"))
+
+
 def test_a_guest_leaves_no_lab_folder(tmp_path: Path) -> None:
     for name in ("plugins", "deep/workloads"):
         (tmp_path / "source" / "out" / name).mkdir(parents=True)
