@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from numalab.errors import UserError
@@ -20,7 +21,11 @@ MEASURES = (
 
 _SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*|/(?:proc/sys|sys)/[^=]+)=(?P<value>.*)", re.DOTALL)
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
-_OF_SHELL = re.compile(r"[|&;<>`]|\$(?=[\w{(@*#?!$'-])")
+# Patterns of names, braces and a comment, too (bash(1), EXPANSION); not the [] of `a=[1]`, nor {}.
+_OF_SHELL = re.compile(
+    r"[|&;<>`*?]|\$(?=[\w{(@*#?!$'-])|(?<!=)\[[^\s\]]+\]|\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}"
+    r"|(?<!\S)(?:#|(?:[A-Za-z_]\w*=)?~)"
+)
 _Runs = list[Mapping[str, Measure]]
 
 
@@ -78,9 +83,17 @@ class ProgramComparison:
         worse, better = len(self.worse), len(self.better)
         head = f"{self.machine}, mode {self.mode}, {self.seeds} runs of each command"
         lines = [f"{head}: {worse} worse, {better} better", *map(str, self.rows)]
-        if self.left_out:
-            lines.append(f"no run measured {', '.join(self.left_out)}{_why(self)}")
+        for why, names in groupby(sorted(self.left_out, key=self._why), key=self._why):
+            lines.append(f"no run measured {', '.join(names)}{why}")
         return "\n".join(lines)
+
+    def _why(self, name: str) -> str:
+        """Return why no run of this mode measured something; empty where the mode can."""
+        if name.startswith("memory_") and self.mode != "timed":
+            return " (mode timed counts accesses)"
+        if name in ("user_time", "system_time") and self.mode == "icount":
+            return " (mode icount cannot separate user from system time)"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -247,11 +260,6 @@ def _compared(
         tuple(rows),
         tuple(name for name in measures if name not in pair.measured),
     )
-
-
-def _why(result: ProgramComparison) -> str:
-    of_memory = any(name.startswith("memory_") for name in result.left_out)
-    return " (mode timed counts accesses)" if of_memory and result.mode != "timed" else ""
 
 
 def _variant(side: Sequence[str | Path] | ProgramVariant) -> ProgramVariant:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -82,6 +83,17 @@ def test_what_no_run_could_measure_is_left_out() -> None:
     assert str(result).splitlines()[-1].startswith("no run measured user_time, system_time")
     with pytest.raises(UserError, match=r"no measure 'memory_local_share' \(valid: elapsed_time\)"):
         result["memory_local_share"]
+
+
+def test_each_measure_that_is_left_out_has_its_own_reason() -> None:
+    machine = MadeUpMachine({"old": 1.0, "new": 1.0}, share=None)
+    machine.mode = "icount"
+    assert str(compared(machine)).splitlines()[-3:] == [
+        "no run measured task_node_migrations, vmstat_numa_pages_migrated, queue_imbalance",
+        "no run measured user_time, system_time (mode icount cannot separate user from "
+        "system time)",
+        "no run measured memory_local_share, memory_stall_share (mode timed counts accesses)",
+    ]
 
 
 def test_wrong_questions_are_refused() -> None:
@@ -171,6 +183,34 @@ def test_what_only_a_shell_does_is_refused_unless_it_is_quoted(sign: str) -> Non
 
 def test_a_dollar_before_no_name_stands_for_itself() -> None:
     assert parse_variant("./prog --re=^a$ $ x=$/").words == ("./prog", "--re=^a$", "$", "x=$/")
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("./omp *.c", "*"),
+        ("./omp http://x/y?a=b", "?"),
+        ("./omp data[0-9].txt", "[0-9]"),
+        ("./omp 'x'.{a,b}", "{a,b}"),
+        ("./omp {1..4}", "{1..4}"),
+        ("~/omp 4", "~"),
+        ("./omp ~ann/x", "~"),
+        ("A=~/x ./omp", "A=~"),
+        ("./omp 4 # twice", "#"),
+    ],
+)
+def test_patterns_and_comments_of_a_shell_are_refused(text: str, sign: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"not run by a shell: quote the {sign}, or")):
+        parse_variant(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a=[1] {} {a} [] a#b a~b =~ x[", "'*.c' 'http://x/?a' \\* \"{a,b}\" '~' '#'"]
+)
+def test_words_that_a_shell_leaves_alone_stay(text: str) -> None:
+    variant = parse_variant(f"./omp {text}")
+    assert list(variant.words) == ["./omp", *shlex.split(text)]
+    assert parse_variant(str(variant)) == variant
 
 
 def test_the_command_prints_each_variant_and_exits_with_1_for_worse(
