@@ -16,7 +16,8 @@ _LAST_SIGNAL = 64  # signal(7)
 def explain_status(words: Sequence[str], around: Surroundings, status: int) -> str:
     """Return what the exit status of a command means for its user; empty for most."""
     if status == TIMED_OUT and around.timeout is not None:
-        return f"the command was ended after {around.timeout:g} s of guest time"
+        end = "a program that ignores SIGTERM ends 5 s later, by SIGKILL"
+        return f"the command was ended after {around.timeout:g} s of guest time; {end}"
     if status == NO_FOLDER and (around.folder or "").startswith("/"):
         return f"the guest has no folder {shown(around.folder)}, or the command ended with {status}"
     if ended := ended_by(status):

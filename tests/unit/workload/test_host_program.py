@@ -498,7 +498,8 @@ def test_what_the_loader_left_out_is_quoted() -> None:
 
 def test_exit_codes_are_explained() -> None:
     around = Surroundings(timeout=3)
-    assert "ended after 3 s of guest time" in explain_status(["ls"], around, 124)
+    text = explain_status(["ls"], around, 124)
+    assert "ended after 3 s of guest time" in text and "ignores SIGTERM ends 5 s later" in text
     assert "the guest has no xyzzy" in explain_status(["xyzzy"], around, 127)
     text = explain_status(["sh", "-c", "./prog 5"], around, 127)
     assert "files that the text after -c names stay here; see --package and --add" in text

@@ -61,7 +61,7 @@ def command(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, help="End the command after these seconds of guest time."),
+        typer.Option(min=0.1, help="SIGTERM after these seconds of guest time, SIGKILL 5 s later."),
     ] = None,
     out: Annotated[
         Path | None,
