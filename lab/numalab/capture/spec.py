@@ -130,7 +130,7 @@ class CaptureTable(Document):
     """Events that `perf stat` counts; `numa` is a set."""
     sample: tuple[SourceName, ...] = ()
     """Sources that are read at intervals: `vmstat`, `schedstat`, `tasks`, `numa_maps`, and those of
-    plug-ins."""
+    plug-ins. `numa_maps` counts a page that processes share once for each of them."""
     sample_ms: int = Field(default=500, ge=10, le=3_600_000)
     """The interval in milliseconds."""
     numastat: bool = False

@@ -30,9 +30,11 @@ class CommandResult:
     `status` is its exit status, `stdout` and `stderr` are its output. `files` are those that it
     left below $OUT, by name. `seconds`, `user_seconds` and `system_seconds` are guest time; None
     where the guest could not tell. `memory_kib` is the memory of its processes by node when they
-    had most; empty where it was not sampled. `events` has a row for each recorded event: time_ns,
-    cpu, node, event, and the fields of the events; None where nothing was recorded. `notes` say
-    what they lack. `directory` is the folder of its files while they are kept.
+    had most; empty where it was not sampled. Pages that processes share, also copy-on-write ones,
+    count in each process (numa(7): numa_maps has no share of a page). `events` has a row for each
+    recorded event: time_ns, cpu, node, event, and the fields of the events; None where nothing was
+    recorded. `notes` say what is missing. `directory` is the folder of its files while they are
+    kept.
     """
 
     words: tuple[str, ...]
