@@ -33,8 +33,8 @@ class CommandResult:
     had most; empty where it was not sampled. Pages that processes share, also copy-on-write ones,
     count in each process (numa(7): numa_maps has no share of a page). `events` has a row for each
     recorded event: time_ns, cpu, node, event, and the fields of the events; None where nothing was
-    recorded. `notes` say what is missing. `directory` is the folder of its files while they are
-    kept.
+    recorded. `notes` say what is missing, also of what the command got. `directory` is the folder
+    of its files while they are kept.
     """
 
     words: tuple[str, ...]

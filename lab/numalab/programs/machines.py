@@ -113,7 +113,8 @@ class GuestSession:
         script = f"exec {shlex.join(command.argv)}"
         end = self._session.run(script, command.files, into, sample_ms=memory * SAMPLE_MS)
         recorded = self.machine if self._recorded and not end.full else None
-        self.results.append(result := read_result(words, into, end.status, recorded, end.notes))
+        notes = (*command.remarks, *end.notes)
+        self.results.append(result := read_result(words, into, end.status, recorded, notes))
         if end.full:
             raise WorkloadFailed(f"{end.full}\n{result}")
         return result
@@ -280,14 +281,13 @@ class LabMachine:
         """
         around = replace(_surroundings(timeout, env, cwd, input, add), returns=True)
         command = _command(words, self.builds.image.path, around)
-        sample_ms = memory * SAMPLE_MS
         with run_folder(Path(keep) if keep else None) as directory:
             outcome = self._boot(
                 directory, seed, command,
-                events=events, sample_ms=sample_ms, connection=connection,
+                events=events, sample_ms=memory * SAMPLE_MS, connection=connection,
             )  # fmt: skip
-            recorded = self.topology if events else None
-            return read_result(words, directory, outcome.status, recorded, outcome.new_notes)
+            status, notes = outcome.status, (*command.remarks, *outcome.new_notes)
+            return read_result(words, directory, status, self.topology if events else None, notes)
 
     def _boot(
         self,

@@ -31,7 +31,9 @@ from numalab.workload.luggage import (
 from numalab.workload.starters import program_place
 
 MOST_OF_FOLDER = 64 << 20  # of the current folder, which nobody named
-MOST_FILES = 4000  # of the current folder
+MOST_FILES = 4000  # of the current folder, with empty folders
+_MOST_REMARKS = 5  # on links
+MOST_OF_NAMES = 32 << 10  # bytes, of empty folders, in one word (MAX_ARG_STRLEN, execve(2))
 
 _FOLDER = f"{FILES}/folder"  # the copy of the current folder
 _STDIN = f"{FILES}/stdin"
@@ -105,6 +107,9 @@ def guest_command(
         for item in around.add:
             _add(luggage, item)
         _add_current_folder(luggage)
+        if len(shlex.join(luggage.folders)) > MOST_OF_NAMES:
+            luggage.remarks.append(f"{len(luggage.folders)} empty folders stay here")
+            luggage.folders.clear()
     _check_folder(luggage, around.folder)
     before = (word.partition("=") for word in words[:place] if "=" in word)  # of `env A=B`
     env = {**around.env, **{name: value for name, _, value in before}}
@@ -180,16 +185,17 @@ def _add(luggage: Luggage, item: str) -> None:
     if not path.exists():
         raise UserError("no such file or folder", file=path, key="--add")
     below = "/".join(["folder", *parts])
-    if path.is_dir():
-        for file in _walk(path, hidden=True):
-            luggage.put(f"{below}/{file.relative_to(path)}", file)
-    else:
+    left = list[Path]()
+    for file in _walk(path, left, hidden=True) if path.is_dir() else ():
+        _take(luggage, f"{below}/{file.relative_to(path)}", file)
+    if not path.is_dir():
         luggage.put(below, path)
+    _remark_links(luggage, left)
 
 
 def _add_current_folder(luggage: Luggage) -> None:
-    here, size, paths = Path.cwd(), 0, list[Path]()
-    for path in _walk(here):
+    here, size, paths, left = Path.cwd(), 0, list[Path](), list[Path]()
+    for path in _walk(here, left):
         with suppress(OSError):
             size += path.stat().st_size
             paths.append(path)
@@ -203,23 +209,65 @@ def _add_current_folder(luggage: Luggage) -> None:
         if not os.access(path, os.R_OK):
             luggage.remarks.append(f"{shown(path)} cannot be read, and stays here")
             continue
-        luggage.put(f"folder/{path.relative_to(here)}", path)
+        _take(luggage, f"folder/{path.relative_to(here)}", path)
+    added = {f"{name}/" for name in (*luggage.files, *luggage.folders)}
+    links = (path.relative_to(here) for path in left)
+    _remark_links(luggage, [
+        link for link in links if not any(name.startswith(f"folder/{link}/") for name in added)
+    ])  # fmt: skip
 
 
-def _walk(folder: Path, *, hidden: bool = False) -> Iterator[Path]:
-    """Yield the regular files below a folder in order; links are followed to files inside it."""
-    top = folder.resolve()
-    for where, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if hidden or not name.startswith("."))
-        for name in sorted(names):
-            path = Path(where) / name
-            if not hidden and name.startswith("."):
-                continue
-            target = path.resolve()
-            if not path.is_file() or not target.is_relative_to(top):
-                continue
-            if hidden or not any(part.startswith(".") for part in target.relative_to(top).parts):
+def _take(luggage: Luggage, name: str, path: Path) -> None:
+    """Take along a file, or an empty folder."""
+    if path.is_dir():
+        luggage.folders.append(os.path.normpath(name))
+    else:
+        luggage.put(name, path)
+
+
+def _remark_links(luggage: Luggage, links: Sequence[Path]) -> None:
+    for link in links[:_MOST_REMARKS]:
+        target = shown(Path(os.path.realpath(link)))
+        reason = f"the link {shown(link)} stays here, as it leads to {target}"
+        luggage.remarks.append(f"{reason}; --add takes along what the program reads")
+    if len(links) > _MOST_REMARKS:
+        luggage.remarks.append(f"{len(links) - _MOST_REMARKS} more links stay here")
+
+
+def _walk(folder: Path, left: list[Path], *, hidden: bool = False) -> Iterator[Path]:
+    """Yield the regular files and the empty folders below a folder, in order.
+
+    Links are followed to files and folders inside it, but to no folder that holds them. Other links
+    are appended to `left`; so are those to hidden files, unless `hidden` files are taken.
+    """
+    top = Path(os.path.realpath(folder))
+
+    def below(where: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+        above = (*above, Path(os.path.realpath(where)))
+        names = list[str]()
+        with suppress(OSError):
+            every = (path.name for path in where.iterdir())
+            names = sorted(name for name in every if hidden or not name.startswith("."))
+        if not names:
+            yield where
+        for name in names:
+            path = where / name
+            if path.is_symlink() and not leads_inside(path, above):
+                left.append(path)
+            elif path.is_dir():
+                yield from below(path, above)
+            elif path.is_file():
                 yield path
+
+    def leads_inside(link: Path, above: tuple[Path, ...]) -> bool:
+        target = Path(os.path.realpath(link))
+        if not target.exists() or not target.is_relative_to(top):
+            return False
+        parts = target.relative_to(top).parts
+        is_hidden = not hidden and any(part.startswith(".") for part in parts)
+        return not is_hidden and not any(upper.is_relative_to(target) for upper in above)
+
+    return below(folder, ())
 
 
 def _check_folder(luggage: Luggage, folder: str | None) -> None:
@@ -230,7 +278,8 @@ def _check_folder(luggage: Luggage, folder: str | None) -> None:
     if name.split("/")[0] == "..":
         raise UserError(f"{folder!r} is not below the current folder", key="--cwd")
     below = f"folder/{name}/"
-    if name != "." and not any(file.startswith(below) for file in luggage.files):
+    names = (*luggage.files, *(f"{folder}/" for folder in luggage.folders))
+    if name != "." and not any(file.startswith(below) for file in names):
         reason = f"no file that goes to the guest lies below {folder!r}"
         raise UserError("; ".join([reason, *luggage.remarks]), key="--cwd")
 
@@ -311,7 +360,9 @@ def _surround(luggage: Luggage, around: Surroundings, here: bool) -> None:
     steps = []
     if here or around.folder is not None:
         folder = os.path.normpath(Path(_FOLDER) / (around.folder or "."))
-        steps.append(f"mkdir -p {_FOLDER} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
+        empty = (f"{FILES}/{name}" for name in luggage.folders)
+        folders = shlex.join(dict.fromkeys([_FOLDER, *empty]))
+        steps.append(f"mkdir -p {folders} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
     if around.returns:
         steps.append(f"mkdir -p {OUT}; OUT={OUT}; export OUT")
     source = ""

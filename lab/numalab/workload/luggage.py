@@ -38,10 +38,12 @@ InGuest = Callable[[str], bool]
 class Luggage:
     """What goes along: `files` by their name below `FILES`, and the words that use them.
 
-    `preload` is a value of LD_PRELOAD for the guest, `preloaded` are the files on this host.
+    `folders` are empty ones. `preload` is a value of LD_PRELOAD for the guest, `preloaded` are the
+    files on this host.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)

@@ -323,6 +323,64 @@ def test_a_file_among_the_words_takes_the_folder_along(
     assert ("cd /job/files/folder" in " ".join(command.argv)) is taken
 
 
+def test_linked_and_empty_folders_go_along(folder: Path, tmp_path: Path) -> None:
+    Path("run.sh").write_text("#!/bin/sh\n")
+    Path("run.sh").chmod(0o755)
+    for name in ("v2/common", "my logs", ".hidden", "outer"):
+        Path(name).mkdir(parents=True)
+    Path("v2/x").write_text("1")
+    Path("common").mkdir()
+    Path("common/y").write_text("2")
+    Path("v2/shared").symlink_to("../common")
+    Path("v2/up").symlink_to("..")
+    Path("current").symlink_to("v2")
+    Path("secret").symlink_to(".hidden")
+    Path("nowhere").symlink_to("missing")
+    Path("loop").symlink_to("loop")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "z").write_text("3")
+    Path("cfg").symlink_to(outside)
+    command = guest_command(["./run.sh"], GUEST_ONLY, Surroundings(folder="my logs"))
+    shared = {f"folder/{place}shared/y" for place in ("current/", "v2/")}
+    taken = {"folder/run.sh", "folder/common/y", "folder/current/x", "folder/v2/x", *shared}
+    assert names(command.files) == taken
+    made = "mkdir -p /job/files/folder /job/files/folder/current/common '/job/files/folder/my logs'"
+    assert f"{made} /job/files/folder/outer /job/files/folder/v2/common && cd" in command.argv[2]
+    assert command.remarks[0] == (
+        f"the link cfg stays here, as it leads to {outside}; "
+        "--add takes along what the program reads"
+    )
+    left = [remark.split()[2] for remark in command.remarks[:-1]]
+    assert left == ["cfg", "current/up", "loop", "nowhere", "secret"]
+    assert command.remarks[-1] == "1 more links stay here"
+    added = guest_command(["./run.sh"], GUEST_ONLY, Surroundings(add=("cfg",)))
+    assert names(added.files) == {*taken, "folder/cfg/z"}
+    assert not any("cfg" in remark for remark in added.remarks)
+
+
+def test_links_and_empty_folders_are_added(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "data/real").mkdir(parents=True)
+    (tmp_path / "data/real/z").write_text("1")
+    (tmp_path / "data/cur").symlink_to("real")
+    (tmp_path / "data/out").symlink_to(tmp_path)
+    (tmp_path / "empty").mkdir()
+    add = (str(tmp_path / "data"), f"{tmp_path}/empty:logs")
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(add=add))
+    assert names(command.files) == {"folder/data/cur/z", "folder/data/real/z"}
+    assert "mkdir -p /job/files/folder /job/files/folder/logs && cd" in command.argv[2]
+    assert [remark.split()[2] for remark in command.remarks] == [str(tmp_path / "data/out")]
+
+
+def test_too_many_empty_folders_stay_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_program, "MOST_OF_NAMES", 20)
+    for name in ("a", "b", "c"):
+        Path(name).mkdir()
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
+    assert command.remarks == ("3 empty folders stay here",)
+    assert "mkdir -p /job/files/folder && cd" in command.argv[2]
+
+
 def test_a_large_folder_stays_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_program, "MOST_OF_FOLDER", 1000)
     Path("run.sh").write_text("#!/bin/sh\n")
