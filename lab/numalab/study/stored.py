@@ -36,9 +36,15 @@ def stored_study(stored: StoredPlan, results: Results) -> Study:
     return check_document(table, Study, results.plan_file)
 
 
-def judged_anew(stored: StoredPlan, study: Study) -> bool:
-    """Return whether the claims of `stored_study` are others than the runs were planned with."""
-    return bool(study_table(study)["claims"] != stored.file.get("claims"))
+def judged_anew(stored: StoredPlan, study: Study) -> tuple[str, ...]:
+    """Return the keys of `stored_study` that decide outcomes and changed since the runs' plan.
+
+    Key measures are a family of the correction for multiple tests, and so are primary claims.
+    """
+    table = study_table(study)
+    keys = ("claims", "primary_claims", "key_measures")
+    # Older results lack a key that is unset.
+    return tuple(k for k in keys if (table.get(k) or None) != (stored.file.get(k) or None))
 
 
 def _own_study(stored: StoredPlan) -> Study | None:

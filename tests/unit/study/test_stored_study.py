@@ -116,13 +116,16 @@ CLAIM = {"text": "x", "measure": "task_migrations", "variant": "after", "at_most
 @pytest.mark.parametrize(
     ("changes", "anew"),
     [
-        ({}, False),
-        ({"claims": [CLAIM]}, True),
-        ({"claims": [CLAIM | {"no": "key"}], "question": "?", "key_measures": []}, True),
+        ({}, ()),
+        ({"question": "?", "primary_claims": None}, ()),
+        ({"claims": [CLAIM]}, ("claims",)),
+        ({"claims": [CLAIM | {"no": "key"}], "question": "?"}, ("claims",)),
+        ({"key_measures": ["elapsed"]}, ("key_measures",)),
+        ({"primary_claims": 9, "key_measures": ["x"]}, ("primary_claims", "key_measures")),
     ],
 )
 def test_stored_runs_are_judged_by_the_claims_of_the_lab(
-    changes: dict[str, object], anew: bool
+    changes: dict[str, object], anew: tuple[str, ...]
 ) -> None:
     lab = load_study(find_study("group-construction"))
     study = stored_study(example(**changes), Results(EXAMPLES / "group-construction"))

@@ -38,7 +38,6 @@ from numalab.study.model import Study
 from numalab.study.stored import judged_anew, stored_study, stored_topology
 from numalab.topology.predict.firmware import as_guest_numbers, describe_numbers
 
-_JUDGED_ANEW = "the claims are those of the study's file today, not those before the runs"
 _MOST_OF_VERDICT = 64 << 10  # bytes
 _EACH_ALONE = (
     "The tables below test each cell alone, with the runs of all seeds: some measures differ by"
@@ -72,7 +71,7 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
     }
     command = f"numalab verify {quote(str(results.path))} --output FOLDER"
     recreate = command if results.is_compact else ""
-    remarks = (*texts(plan.remarks), *([_JUDGED_ANEW] if judged_anew(plan, study) else []))
+    remarks = (*texts(plan.remarks), *_judged_anew(plan, study))
     reports: list[document.CellReport] = []
     unreported: list[document.UnreportedCell] = []
     for cell in plan.cells:
@@ -105,6 +104,12 @@ def gather(results: Results, errors: Mapping[str, str] | None = None) -> documen
         verdict=_patch_verdict(results),
         path=_in_project(plan.path),
     )
+
+
+def _judged_anew(plan: StoredPlan, study: Study) -> Iterator[str]:
+    """Say which keys that decide outcomes are not those from before the runs."""
+    if keys := judged_anew(plan, study):
+        yield f"as in the study's file today, not before the runs: {', '.join(keys)}"
 
 
 def _judged(

@@ -109,6 +109,15 @@ def test_why_something_cannot_be_seen_is_said_once(copied: Results) -> None:
     assert all(text in report.verdict for text in texts)
 
 
+def test_a_change_of_the_key_measures_since_the_runs_is_said(copied: Results) -> None:
+    """They are a family of the correction: fewer of them make smaller p values."""
+    plan = json.loads(copied.plan.read_text())
+    plan["file"]["key_measures"].append("elapsed_time")
+    copied.plan.write_text(json.dumps(plan))
+    said = "as in the study's file today, not before the runs: key_measures"
+    assert said in gather(copied).reports[0].remarks
+
+
 def test_remarks_of_another_persons_plan_are_escaped(copied: Results) -> None:
     plan = json.loads(copied.plan.read_text())
     plan["remarks"] = [{"kind": "left out", "cell": "\x1b]0;X\x07\u202e", "why": "\x1b[31m"}]
