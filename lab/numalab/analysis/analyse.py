@@ -53,8 +53,9 @@ class Analysis:
     """The measures, findings and timeline of a run.
 
     `timeline` is None without sched_switch, and for recordings longer than `ROWS`. `notes` name the
-    measures that failed, events that lack fields (`lacking`), tasks that were not recorded,
-    process ids of several tasks, and CPUs that were off line.
+    markers of the window that are missing, measures that failed, events that lack fields
+    (`lacking`), tasks that were not recorded, process ids of several tasks, and CPUs that were off
+    line.
     """
 
     measures: tuple[Measure, ...]
@@ -80,10 +81,18 @@ def analyse(run: Recording) -> Analysis:
         notes = (describe_absent(absent, run.task_names), *notes)
     if reused := len(run.sums.reused):
         notes = (*notes, f"process ids used again: {reused}; tasks with the same one count as one")
-    notes = (*notes, *_describe_offline(run))
+    notes = (*_describe_window(run.window), *notes, *_describe_offline(run))
     findings = collect_findings(run)
     timeline = run.sums.timeline if run.has("sched_switch") else None
     return Analysis(measures, findings, run.window, timeline, notes, run.lacking)
+
+
+def _describe_window(window: Window) -> Iterator[str]:
+    """Say which markers are missing: a full buffer overwrites its oldest events."""
+    ends = {"begin": window.begun, "end": window.ended}
+    if missing := [name for name, is_marked in ends.items() if not is_marked]:
+        names, verbs = " nor ".join(missing), " and ".join(f"{name}s" for name in missing)
+        yield f"no marker numalab: {names}; the recording {verbs} the window"
 
 
 def _describe_offline(run: Recording) -> Iterator[str]:

@@ -126,6 +126,23 @@ def test_measures_are_as_counted_by_hand(trace: Trace, three_nodes: Topology) ->
     assert "vmstat_nr_free_pages" not in measured
 
 
+@pytest.mark.parametrize(
+    ("missing", "note"),
+    [
+        (["begin"], "no marker numalab: begin; the recording begins the window"),
+        (["end"], "no marker numalab: end; the recording ends the window"),
+        (["begin", "end"],
+         "no marker numalab: begin nor end; the recording begins and ends the window"),
+    ],
+)  # fmt: skip
+def test_a_missing_marker_is_noted(trace: Trace, missing: list[str], note: str) -> None:
+    """A full buffer overwrites its oldest events; measures then cover another window."""
+    events = a_run(trace)
+    lost = pl.col("buf").str.strip_chars().is_in([f"numalab: {name}" for name in missing])
+    assert analyse(Recording(events.filter(~lost.fill_null(value=False)))).notes[0] == note
+    assert not any("no marker" in text for text in analyse(Recording(events)).notes)
+
+
 def test_without_names_every_task_but_the_idle_ones_is_of_interest(
     trace: Trace, three_nodes: Topology
 ) -> None:
@@ -191,7 +208,7 @@ def test_process_ids_of_several_tasks_are_told(trace: Trace, three_nodes: Topolo
         trace.mark(50, "x"),
     )
     run = analyse(Recording(events, three_nodes))
-    assert run.notes == ("process ids used again: 1; tasks with the same one count as one",)
+    assert run.notes[1:] == ("process ids used again: 1; tasks with the same one count as one",)
     assert values(run.measures)["task_node_changes"] == 0
 
 

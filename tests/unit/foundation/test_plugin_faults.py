@@ -119,7 +119,9 @@ def test_a_measure_that_fails_has_no_value(
     code = f'@register_measure("odd", unit="x")\ndef f(run):\n    """Odd."""\n    return {value}\n'
     plugin = lab(tmp_path, code)
     monkeypatch.setenv("NUMALAB_HOME", str(tmp_path))
-    analysis = analyse(Recording(trace.table(trace.switch(100, 0, "hog:7", "idle"))))
+    marks = trace.mark(90, "numalab: begin"), trace.mark(110, "numalab: end")
+    table = trace.table(marks[0], trace.switch(100, 0, "hog:7", "idle"), marks[1])
+    analysis = analyse(Recording(table))
     measures = {measure.name: measure.value for measure in analysis.measures}
     assert measures["odd"] is None
     assert measures["task_migrations"] is None or measures["task_migrations"] == 0

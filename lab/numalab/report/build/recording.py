@@ -17,7 +17,6 @@ from numalab.errors import UserError
 from numalab.measure import Measure
 from numalab.progress import Progress, no_progress
 from numalab.recording.recording import Recording
-from numalab.recording.window import Window
 from numalab.report import document
 from numalab.report.comparisons import compare_variants
 from numalab.report.modes import RunMode
@@ -108,7 +107,7 @@ def measure_recording(
         directory.events.unlink()
         raise
     save_analysis(directory, analysis)
-    notes = _notes(decoded, analysis.window, analysis.measures, topology)
+    notes = _notes(decoded, analysis.measures, topology)
     if silent := set(run.allowed) - cpus:
         names = format_cpulist(silent)
         notes = (
@@ -158,7 +157,7 @@ def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
 
 
 def _notes(
-    decoded: Decoded, window: Window, measures: Sequence[Measure], topology: Topology | None
+    decoded: Decoded, measures: Sequence[Measure], topology: Topology | None
 ) -> tuple[str, ...]:
     notes = [*decoded.faults, *decoded.notes]
     if decoded.gaps:
@@ -167,15 +166,6 @@ def _notes(
             f"at least {counted(decoded.lost, 'event')} missing, at {places}"
             if decoded.lost
             else f"events are missing, at {places}; nobody knows how many"
-        )
-    if not (window.begun and window.ended):
-        missing = [
-            text
-            for text, present in (("begin", window.begun), ("end", window.ended))
-            if not present
-        ]
-        notes.append(
-            f"no marker numalab: {' nor '.join(missing)}; the recording begins or ends the window"
         )
     excused = [*families_that_may_be_never(), *_OF_CACHES]
     needed = ", ".join(_OF_CACHES)
