@@ -21,6 +21,7 @@ from numalab.report.document import (
     VariantInfo,
 )
 from numalab.report.modes import RunMode
+from numalab.report.settings import GuestSettings
 from numalab.report.timeline import Span, Timeline
 from numalab.results.manifest import RunStatus
 from numalab.topology.sched_domains import CpuDomains, SchedDomain, SchedGroup
@@ -338,7 +339,11 @@ def hostile_report() -> CellReport:
         study=HOSTILE[0],
         question=HOSTILE[1] + HOSTILE[3],
         verdict=HOSTILE[2],
-        variants=(replace(report.variants[0], release=nasty, series=HOSTILE), report.variants[1]),
+        variants=(
+            replace(report.variants[0], release=nasty, series=HOSTILE, tunables=HOSTILE),
+            report.variants[1],
+        ),
+        settings=GuestSettings(HOSTILE, HOSTILE, HOSTILE[0]),
         runs=(
             replace(
                 first,

@@ -6,7 +6,7 @@ a key changes its meaning or goes away; a new key does not raise it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 from typing import Annotated, Literal
@@ -34,6 +34,7 @@ from numalab.report.json_fields import (
     serialised_as,
 )
 from numalab.report.modes import RunMode
+from numalab.report.settings import GuestSettings
 from numalab.report.timeline import Timeline
 from numalab.results.manifest import RunStatus
 from numalab.results.plan import Cell
@@ -200,6 +201,7 @@ class CellReport:
     cell: str = ""
     remarks: tuple[str, ...] = ()
     recreate: NotInJson[str] = ""
+    settings: GuestSettings = field(default_factory=GuestSettings)
 
     @property
     def cell_name(self) -> str:

@@ -74,6 +74,18 @@ def times_of(block: str) -> list[tuple[str, str, Summary]]:
     return rows
 
 
+def test_fields_that_differ_name_their_cells() -> None:
+    """Each number of finished runs is that of some cells; what all share has no name."""
+    first, second, third = thread_cells()[:3]
+    lost = replace(second.runs[0], status=RunStatus.FAILED)
+    study = StudyResults.of(first, replace(second, runs=(lost, *second.runs[1:])), third)
+    text = " ".join(render_changelog(study).split())
+    assert "Runs: ring-4, warehouse-8: 5 of 6 runs finished; " in text
+    assert "Runs: ring-4, warehouse-1; ring-4, warehouse-32: 3 of each" in text
+    assert "Workload: ring-4, warehouse-1: warehouse threads=1" in text
+    assert " Runs: 3 of each" in " ".join(render_changelog(StudyResults.of(first, third)).split())
+
+
 def test_the_times_print_as_in_the_2018_mail() -> None:
     rows = [(case, which, summary, None) for case, which, summary in times_of(BEFORE_TIMES)]
     assert collapsed(table_of_times("v4.17-rc5", rows)) == f"{BEFORE_TIMES}\n"

@@ -1,6 +1,5 @@
 """Builds the report of each cell from stored results, without a guest."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -14,6 +13,7 @@ from numalab.report import document
 from numalab.report.build.headline import headline
 from numalab.report.build.modelled import measured_lines, model_lines
 from numalab.report.build.runs import described, unfinished_by_cell
+from numalab.report.build.variants import describe_settings, describe_variants
 from numalab.report.build.verdicts import judge_cells
 from numalab.report.claim_outcome import ClaimOutcome
 from numalab.report.comparisons import compare_variants
@@ -208,7 +208,8 @@ def _gather(
             *(f"{cell}: {name}, the baseline, has no finished run" for name in lacking),
             *filter(None, (describe_numbers(stored), _emulators(runs), _hosts(runs))),
         ),
-        variants=_variants(study, variants, (*runs, *every)),
+        variants=describe_variants(study, variants, (*runs, *every)),
+        settings=describe_settings(study, cell.label, runs),
         measures=infos,
         key_measures=keys,
         runs=(*unfinished, *(described(run.manifest, _figures(run, infos)) for run in runs)),
@@ -289,50 +290,6 @@ def _samples(
 ) -> dict[str, list[float | int | None]]:
     """Return the values of some runs by measure."""
     return {info.name: [run.value(info.name) for run in runs] for info in infos}
-
-
-_TUNABLES = re.compile("^(/proc/sys|/sys/kernel/debug/sched)/")
-
-
-def _variants(
-    study: Study, names: Sequence[str], runs: Sequence[StoredRun]
-) -> tuple[document.VariantInfo, ...]:
-    """Describe each variant as its first of these runs has it, with the tunables that differ."""
-    firsts = [next(iter(of_variant(runs, name)), None) for name in names]
-    values = [first.manifest.tunables for first in firsts if first]
-    paths = {path for own in values for path in own}
-    differing = sorted(path for path in paths if len({own.get(path) for own in values}) > 1)
-    return tuple(
-        _variant(study, name, first, differing) for name, first in zip(names, firsts, strict=True)
-    )
-
-
-def _variant(
-    study: Study, name: str, run: StoredRun | None, differing: Sequence[str]
-) -> document.VariantInfo:
-    if run is None:
-        return document.VariantInfo(name, study.variants[name].kernel, "no finished run", "", "")
-    manifest = run.manifest
-    kernel, scheduler = manifest.kernel, manifest.scheduler
-    return document.VariantInfo(
-        name=name,
-        kernel=kernel.name,
-        release=kernel.release,
-        config_hash=kernel.config_hash,
-        source_version=kernel.source_version,
-        series=tuple(f"{s.name} ({_patches(s.patches)})" for s in kernel.series),
-        compiler=kernel.compiler,
-        scheduler=scheduler.title if scheduler else "",
-        tunables=tuple(
-            f"{_TUNABLES.sub('', path)}={manifest.tunables[path]}"
-            for path in differing
-            if path in manifest.tunables
-        ),
-    )
-
-
-def _patches(patches: Sequence[str]) -> str:
-    return "1 patch" if len(patches) == 1 else f"{len(patches)} patches"
 
 
 def _figures(run: StoredRun, infos: Sequence[MeasureInfo]) -> dict[str, float | int | None]:

@@ -26,7 +26,7 @@ from numalab.report.tables import (
     table_of_sums,
     table_of_times,
 )
-from numalab.report.unfinished import finished_of_cell, plain_block
+from numalab.report.unfinished import finished_of_cell, plain_block, shortened
 
 INDENT = " " * 10
 MOST_LINES = 120
@@ -103,8 +103,10 @@ def _header(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]
     yield from _fields("Mode", [first.mode.title])
     for variant in first.variants:
         yield from _fields(variant.name.capitalize(), [_kernel(variant)])
-    yield from _fields("Workload", (report.workload.command for report in reports))
-    yield from _fields("Runs", map(_runs_line, reports))
+    settings = [(report.cell, report.settings.line) for report in reports]
+    yield from _by_cell("Settings", settings, first=_FIELD)
+    yield from _by_cell("Workload", [(report.cell, report.workload.command) for report in reports])
+    yield from _by_cell("Runs", [(report.cell, _runs_line(report)) for report in reports])
 
 
 def _runs_line(report: CellReport) -> str:
@@ -112,10 +114,26 @@ def _runs_line(report: CellReport) -> str:
     return f"{finished_of_cell(report)}; {seeds}" if report.unfinished else seeds
 
 
-def _fields(name: str, texts: Iterable[str]) -> Iterator[ReportPart]:
-    """Write a field for each different text; the first one stays."""
+def _by_cell(
+    name: str, texts: Iterable[tuple[str, str]], first: int = KEPT
+) -> Iterator[ReportPart]:
+    """Write a field for each different text, behind the names of its cells; one for all if they
+    have the same."""
+    cells: dict[str, list[str]] = {}
+    for cell, text in texts:
+        cells.setdefault(text, []).append(cell)
+    alike = len(cells) == 1
+    yield from _fields(
+        name,
+        (text if alike else f"{shortened(own)}: {text}" for text, own in cells.items() if text),
+        first,
+    )
+
+
+def _fields(name: str, texts: Iterable[str], first: int = KEPT) -> Iterator[ReportPart]:
+    """Write a field for each different text; `first` is how little the first one matters."""
     for place, text in enumerate(dict.fromkeys(texts)):
-        yield ReportPart(tuple(_field(name, text)), _FIELD if place else KEPT, f"line `{name}`")
+        yield ReportPart(tuple(_field(name, text)), _FIELD if place else first, f"line `{name}`")
 
 
 def _kernel(variant: VariantInfo) -> str:

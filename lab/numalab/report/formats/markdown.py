@@ -158,7 +158,10 @@ def _facts(report: CellReport) -> list[str]:
     for variant in report.variants:
         kernel = variant.build
         rows.append((variant.name, kernel))
-    rows += [("workload", report.workload.command), ("runs", runs)]
+    rows.append(("workload", report.workload.command))
+    if settings := report.settings.line:
+        rows.append(("settings", settings))
+    rows.append(("runs", runs))
     if lost := formatting.lost_line(report):
         rows.append(("lost", lost))
     return _table(("", ""), [(escaped(name), escaped(text)) for name, text in rows])

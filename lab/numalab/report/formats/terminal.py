@@ -173,6 +173,7 @@ def render_cell(
         _line("verdict", report.verdict, "bold"),
         _line("machine", formatting.machine_line(report)),
         _line("workload", report.workload.command),
+        *([_line("settings", settings)] if (settings := report.settings.line) else []),
         _line("runs", f"{finished_of_cell(report)}; {formatting.seeds_line(report)}"),
         *_variants(compared),
         Text(),

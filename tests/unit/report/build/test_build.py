@@ -1,19 +1,25 @@
 """A report is made from stored results alone; damaged ones give one message."""
 
 import json
+import re
 import shutil
 from html import unescape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from numalab.errors import UserError
 from numalab.places import project_dir
 from numalab.report.build.publish import links
 from numalab.report.build.study import gather
+from numalab.report.document import StudyResults
 from numalab.report.formats.changelog import render_changelog
 from numalab.report.formats.json import render_document
+from numalab.report.formats.markdown import render_markdown
+from numalab.report.formats.terminal import render_terminal
 from numalab.report.formatting import differences_title
 from numalab.report.page.cell_page import MOST_BYTES, render_html
 from numalab.results.layout import Results
@@ -116,6 +122,39 @@ def test_a_change_of_the_key_measures_since_the_runs_is_said(copied: Results) ->
     copied.plan.write_text(json.dumps(plan))
     said = "as in the study's file today, not before the runs: key_measures"
     assert said in gather(copied).reports[0].remarks
+
+
+def test_what_all_guests_share_is_in_every_form(copied: Results) -> None:
+    """Common tunables, kernel parameters and memory; nothing where a study sets nothing."""
+    forms = (render_changelog, render_markdown, _terminal, lambda of: render_html(of.reports[0]))
+    plain = gather(copied)
+    assert not any(re.search(r"(?i)\bsettings\b[:<| ]", form(plain)) for form in forms)
+    plan = json.loads(copied.plan.read_text())
+    plan["study"] = "of-another-lab"
+    plan["file"]["machine"]["cmdline"] = ["nohz=off"]
+    plan["file"]["workloads"][0]["guest"] = {"cmdline": ["nosmt"]}
+    copied.plan.write_text(json.dumps(plan))
+    for path in (copied.path / "runs").glob("*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        own = {"/proc/sys/kernel/own": 1} if "_after_" in path.parent.name else {}
+        manifest["tunables"] = {"/proc/sys/kernel/numa_balancing": 0, **own}
+        path.write_text(json.dumps(manifest | {"pages": "2M"}))
+    study = gather(copied)
+    line = "kernel/numa_balancing=0; command line nohz=off nosmt; pages 2M"
+    assert study.reports[0].settings.line == line
+    assert study.reports[0].variants[1].tunables == ("kernel/own=1",)
+    for form in forms:
+        text = unescape(" ".join(form(study).replace("\\", "").split()))
+        assert line in text
+    (cell,) = json.loads(render_document(study))["cells"]
+    assert cell["settings"]["cmdline"] == ["nohz=off", "nosmt"]
+
+
+def _terminal(study: StudyResults) -> str:
+    console = Console(width=100, file=StringIO())
+    console.print(render_terminal(study.reports[0]))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
 
 
 def test_remarks_of_another_persons_plan_are_escaped(copied: Results) -> None:
