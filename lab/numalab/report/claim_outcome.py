@@ -40,7 +40,7 @@ class ClaimOutcome:
     `verdict` is empty for bounds without a direction. With `cannot be seen` it has a `reason`,
     which is that of the mode if `by_mode`, or, as some others, a `detail`. `published` is the
     figure that the source gives. A claim that is not `required` always holds; one of `each_run`
-    bounds every run of a variant.
+    bounds every run of a variant. `unjudged` is why bounds without a value do not hold.
     """
 
     text: str
@@ -57,10 +57,13 @@ class ClaimOutcome:
     by_mode: NotInJson[bool] = True
     detail: NotInJson[str] = ""
     figures: ClaimTestFigures | None = None
+    unjudged: NotInJson[str] = ""
 
     @property
     def standing(self) -> Standing:
         """Whether the result supports the source, contradicts it, or neither."""
+        if self.unjudged:
+            return "neither"
         if not self.holds or self.verdict == "refuted":
             return "against"
         return "for" if self.verdict in {"", "reproduced", "direction only"} else "neither"
@@ -69,10 +72,14 @@ class ClaimOutcome:
     @property
     def verdict_text(self) -> str:
         """The verdict in words, with its reason."""
+        if self.unjudged:
+            return f"not judged ({self.unjudged})"
         why = f" because {self.reason}" if self.reason else ""
         return f"{self.verdict_in_mode}{why}{f' ({self.detail})' if self.detail else ''}"
 
     @property
     def verdict_in_mode(self) -> str:
         """The verdict in words, without its reason."""
+        if self.unjudged:
+            return "not judged"
         return f"{self.verdict} in this mode" if self.reason and self.by_mode else self.verdict

@@ -37,6 +37,8 @@ def headline(
 
 def _heading(claim: ClaimOutcome, every: str) -> str:
     """Return what a verdict says of a claim, before its text; `every` run is one of its variant."""
+    if claim.unjudged:
+        return f"{claim.verdict_text[:1].upper()}{claim.verdict_text[1:]}"
     if claim.each_run:
         return f"Seen in {every}" if claim.holds else "Not seen in every run"
     why = f" because {claim.reason}" if claim.reason else ""

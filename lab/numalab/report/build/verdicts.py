@@ -120,7 +120,12 @@ def _bounded(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
         kind=kind,
         published=claim.published,
         each_run=True,
+        unjudged="" if numbers else _no_value(claim.variant),
     )
+
+
+def _no_value(variant: str | None) -> str:
+    return f"no run of {variant} has a value"
 
 
 _ICOUNT = (
@@ -207,6 +212,7 @@ def _outcome(item: _Comparison, size: int, level: float) -> ClaimOutcome:
 
 def _changed(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
     """Judge bounds on a change, which need no test."""
+    sides = zip((claim.from_variant, claim.to), _sides(claim, runs), strict=True)
     unit, kind = _unit_and_kind(claim, _of_claim(claim, runs))
     return ClaimOutcome(
         text=claim.text,
@@ -216,6 +222,7 @@ def _changed(claim: Claim, runs: Sequence[StoredRun]) -> ClaimOutcome:
         measure=claim.measure,
         kind=kind,
         published=claim.published,
+        unjudged=next((_no_value(name) for name, values in sides if not values), ""),
     )
 
 

@@ -49,7 +49,7 @@ def _problems(studies: Sequence[StudyResults]) -> Iterator[Problem]:
         for claim in report.claims:
             if not claim.holds:
                 text = f"expected {claim.expected}, measured {claim.measured}"
-                verdict = f" ({claim.verdict_text})" if claim.verdict else ""
+                verdict = f" ({claim.verdict_text})" if claim.verdict_text else ""
                 title = f"{report.study}, {report.cell}: {claim.text}"
                 yield Problem(report.study, title, text + verdict, path)
 

@@ -116,7 +116,7 @@ def _run(case: ET.Element, run: Run) -> None:
 
 def _claim(case: ET.Element, claim: ClaimOutcome) -> None:
     text = f"expected {claim.expected}, measured {claim.measured}"
-    text = xml_text(f"{text}: {claim.verdict_text}" if claim.verdict else text)
+    text = xml_text(f"{text}: {claim.verdict_text}" if claim.verdict_text else text)
     if claim.holds:
         ET.SubElement(case, "system-out").text = text
     else:

@@ -66,7 +66,8 @@ class TableFormat:
 def render_first(study: StudyResults) -> list[RenderableType]:
     """Render runs without a result, claims that do not hold, and the cells that differ."""
     broken = [
-        f"  {report.cell}: {claim.text}: measured {claim.measured}"
+        f"  {report.cell}: {claim.text}: "
+        + (claim.verdict_text if claim.unjudged else f"measured {claim.measured}")
         for report in study.reports
         for claim in report.claims
         if not claim.holds
@@ -80,6 +81,8 @@ def render_first(study: StudyResults) -> list[RenderableType]:
         parts.append(Text(text, "bold dark_orange"))
     if broken and study.cells > 1:
         title = f"{len(broken)} claims do not hold" if len(broken) > 1 else "1 claim does not hold"
+        if any(claim.unjudged for report in study.reports for claim in report.claims):
+            title = title.replace(" hold", " hold, or cannot be judged")
         parts += [Text(title, "bold dark_orange")]
         parts += [_cut_line(line) for line in broken[:MOST_BROKEN]]
         if len(broken) > MOST_BROKEN:

@@ -8,6 +8,7 @@ from numalab.report.claim_outcome import ClaimOutcome
 HELD = ClaimOutcome("A", "< 1 %", "0 %", True, each_run=True)
 BROKEN = ClaimOutcome("B", "< 1 %", "5 %", False, each_run=True)
 CHANGED = ClaimOutcome("C", "<= -8 %", "-9 %", True)
+UNJUDGED = ClaimOutcome("G", "< 1 %", "nothing", False, each_run=True, unjudged="no run of c")
 REFUTED = ClaimOutcome("D", "higher", "5 to 5 s", True, verdict="refuted")
 UNEXPECTED = ClaimOutcome("E", "higher", "5 to 5 s", False, verdict="refuted")
 REPRODUCED = ClaimOutcome("F", "higher", "5 to 9 s", True, verdict="reproduced", required=False)
@@ -22,6 +23,7 @@ REPRODUCED = ClaimOutcome("F", "higher", "5 to 9 s", True, verdict="reproduced",
         ([HELD, REPRODUCED, REFUTED], "Seen in every run: A. Reproduced: F. Refuted: D."),
         ([HELD, BROKEN, REPRODUCED], "Not seen in every run: B."),
         ([UNEXPECTED, REPRODUCED], "Not as required (refuted): E."),
+        ([HELD, BROKEN, UNJUDGED], "Not seen in every run: B. Not judged (no run of c): G."),
         ([], "12 of 12 runs finished."),
     ],
 )

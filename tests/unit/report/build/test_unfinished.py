@@ -405,10 +405,14 @@ def test_claims_that_fail_are_on_the_first_screen_as_well(tmp_path: Path) -> Non
         reason = "ghijklm"[place % 7] * 500
         leave(path, name, ".failed", status="failed", reason=reason)
     lines = report(path).stdout.splitlines()
-    broken = "  ring-4, bound-hogs: after: hogs keep every allowed CPU busy: measured nothing"
+    broken = "  ring-4, bound-hogs: after: hogs keep every allowed CPU busy: not judged (no run of"
     assert any(line.startswith(broken) for line in lines[:SCREEN])
     assert any(line.startswith("verdict") for line in lines[:SCREEN])
-    assert "Not seen in every run" in report(path, "markdown").stdout
+    markdown = report(path, "markdown").stdout.replace("\\", "")
+    assert "**Not judged (no run of after has a value): after: hogs" in markdown
+    assert "| not judged (no run of after has a value)" in markdown.replace("**", "")
+    junit = report(path, "junit").stdout
+    assert "measured nothing (0 runs): not judged (no run of after has a value)" in junit
 
 
 def test_a_verdict_counts_the_runs_that_were_planned(tmp_path: Path) -> None:

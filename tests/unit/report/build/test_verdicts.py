@@ -186,6 +186,7 @@ def test_runs_without_a_value_are_counted() -> None:
     )
     none = judge(bounded, runs([None] * 3, []))
     assert none.measured == "nothing (3 runs, 3 without a value)"
+    assert (none.holds, none.verdict_text) == (False, "not judged (no run of before has a value)")
     advice = judge(compared(), sides).verdict_text
     assert re.fullmatch(r"inconclusive \(\d+ seeds with a value would decide\)", advice)
 
