@@ -1,6 +1,6 @@
 """Measures a run: checks its machine against the prediction, decodes its trace, takes measures."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -55,11 +55,21 @@ def measure(task: Task, files: RunFiles, run: Manifest, *, reserved_mib: int) ->
         topology_differences=tuple(map(str, differences)),
         notes=(
             *run.notes,
+            *absent_notes(task.study.capture.get("optional_events", ()), files.absent_events),
             *kernel_remarks(files.guest_view, task.topology, cmdline),
             *notes,
             *analysis.notes,
         ),
     )
+
+
+def absent_notes(optional: Sequence[str], absent: Collection[str]) -> Iterator[str]:
+    """Note which optional events of a study its kernel lacks: a name may be misspelt.
+
+    Not those of named sets: older kernels lack them, and the measures of them have no value.
+    """
+    if names := [name for name in optional if name in absent]:
+        yield f"not in this kernel: {', '.join(names)}"
 
 
 def salvage(task: Task, files: RunFiles, run: Manifest) -> Manifest:

@@ -87,6 +87,11 @@ class RunFiles:
         return guest_text_if_any(self.directory.stderr) or guest_text_if_any(self.directory.stdout)
 
     @property
+    def absent_events(self) -> tuple[str, ...]:
+        """The optional events that the guest's kernel lacks; text of the guest."""
+        return tuple(guest_text_if_any(self.directory.absent_events).split())
+
+    @property
     def buffer_stats(self) -> tuple[BufferStats, ...]:
         """The ring buffer's own statistics; a rescued guest may have left none."""
         return parse_trace_stats(guest_text_if_any(self.directory.trace_stats))
@@ -184,7 +189,7 @@ class RunFiles:
 
     def _recorded(self, capture: CaptureSpec) -> tuple[str, ...]:
         """Return the recorded events as `system:event`: those of the study that the kernel has."""
-        absent = guest_text_if_any(self.directory.absent_events).split()
+        absent = self.absent_events
         return tuple(
             event.name for event in capture.events if not (event.optional and event.name in absent)
         )

@@ -10,6 +10,7 @@ import pytest
 from numalab.campaign import boot as boot_module
 from numalab.campaign.boot import Booted
 from numalab.campaign.check import check_topology, kernel_remarks
+from numalab.campaign.measure import absent_notes
 from numalab.errors import TopologyMismatch, WorkloadFailed
 from numalab.guest.proof import Proof
 from numalab.guest.run import Outcome
@@ -40,6 +41,18 @@ def test_an_unknown_kernel_is_remarked_on_and_compared(
     assert all("Linux 8.0.1 is not known to numalab" in text for text in texts)
     newest = predict(load_topology("ring-4"), "7.3")
     assert remarks == 0 or predict(load_topology("ring-4"), version).cpus == newest.cpus
+
+
+def test_optional_events_of_the_study_that_the_kernel_lacks_are_noted(tmp_path: Path) -> None:
+    """Not those of named sets, which older kernels lack."""
+    directory = RunDir(tmp_path)
+    directory.absent_events.parent.mkdir()
+    directory.absent_events.write_text("sched:sched_skip_vma_numa\nsched:sched_swich\n")
+    absent = RunFiles(directory).absent_events
+    assert list(absent_notes(["sched:sched_swich", "sched:sched_waking"], absent)) == [
+        "not in this kernel: sched:sched_swich"
+    ]
+    assert not list(absent_notes(["sched:sched_waking"], absent))
 
 
 @pytest.mark.parametrize(
