@@ -16,7 +16,7 @@ from numalab.topology.distances import (
     shortest_paths,
 )
 from numalab.topology.file_format import MemoryTable
-from numalab.topology.importers.imported import pack
+from numalab.topology.importers.packaging import pack
 from numalab.topology.limits import LOCAL_DISTANCE
 from numalab.topology.topology import (
     CpuShape,

@@ -5,11 +5,11 @@ import pytest
 from numalab.errors import UserError
 from numalab.topology.importers.imported import (
     ChangeKind,
-    CpuPlace,
     Imported,
     ImportedNode,
     imported_topology,
 )
+from numalab.topology.importers.packaging import CpuPlace
 from numalab.topology.limits import MAX_CPUS, MAX_MEMORY_MIB, MAX_NODES
 
 

@@ -1,6 +1,6 @@
 """How CPUs of another machine become sockets, dies, cores and threads of one size."""
 
-from numalab.topology.importers.imported import CpuPlace, pack
+from numalab.topology.importers.packaging import CpuPlace, pack
 from numalab.topology.topology import CpuShape
 
 

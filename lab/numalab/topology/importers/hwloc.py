@@ -19,7 +19,6 @@ from numalab.topology.importers.hwloc_xml import (
 )
 from numalab.topology.importers.imported import (
     ChangeKind,
-    CpuPlace,
     ImportChange,
     Imported,
     ImportedNode,
@@ -27,6 +26,7 @@ from numalab.topology.importers.imported import (
     clusters_left_out,
     imported_topology,
 )
+from numalab.topology.importers.packaging import CpuPlace
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_NODES
 
 

@@ -10,7 +10,6 @@ from numalab.errors import UserError
 from numalab.files import read_bounded
 from numalab.topology.importers.imported import (
     ChangeKind,
-    CpuPlace,
     ImportChange,
     Imported,
     ImportedNode,
@@ -18,6 +17,7 @@ from numalab.topology.importers.imported import (
     clusters_left_out,
     imported_topology,
 )
+from numalab.topology.importers.packaging import CpuPlace
 
 _MEMORY = re.compile(r"(?:Node ([0-9]{1,4}) )?(Mem(?:Total|Free|Used)):\s*(.*)")
 _KIB = re.compile(r"([0-9]{1,15}) kB")
