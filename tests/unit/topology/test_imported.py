@@ -74,6 +74,17 @@ def test_cpus_of_a_core_come_together() -> None:
     assert kinds(result) == [ChangeKind.CPU_NUMBERS]
 
 
+def test_a_cache_for_each_core_that_had_several_is_a_change() -> None:
+    places = {cpu: CpuPlace(0, cpu // 2, cpu) for cpu in range(4)}
+    result = imported(ImportedNode(0, (0, 1, 2, 3), 64), places=places)
+    assert [(change.kind, change.text) for change in result.changes] == [
+        (
+            ChangeKind.PACKAGING,
+            "threads of a core have caches of their own in the source: each core gets one cache",
+        )
+    ]
+
+
 def test_places_of_some_cpus_are_places_of_none() -> None:
     places = {cpu: CpuPlace(0, cpu % 2, 0) for cpu in range(3)}
     result = imported(ImportedNode(0, (0, 1, 2, 3), 64), places=places)

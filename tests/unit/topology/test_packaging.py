@@ -1,6 +1,6 @@
 """How CPUs of another machine become sockets, dies, cores and threads of one size."""
 
-from numalab.topology.importers.packaging import CpuPlace, pack
+from numalab.topology.importers.packaging import CpuPlace, pack, splits_cores
 from numalab.topology.topology import CpuShape
 
 
@@ -26,6 +26,21 @@ def test_a_cache_of_each_core_alone_is_no_shared_one() -> None:
     packed = pack(dict.fromkeys(range(4), 0), places)
     assert packed.shape == CpuShape(sockets=1, dies=1, cores=4, threads=1)
     assert packed.llc == "none"
+
+
+def test_caches_of_single_threads_leave_the_cores_whole() -> None:
+    """As QEMU's AMD models without topoext print them: each CPU has a second level of its own."""
+    places = {cpu: CpuPlace("p", cpu // 2, cache=cpu) for cpu in range(4)}
+    packed = pack(dict.fromkeys(range(4), 0), places)
+    assert packed.shape == CpuShape(sockets=1, dies=1, cores=2, threads=2)
+    assert (packed.llc, packed.uneven, splits_cores(places)) == ("none", "", True)
+
+
+def test_a_core_with_a_number_of_a_cache_is_not_that_cache() -> None:
+    places = {cpu: CpuPlace("p", cpu // 2, cache=cpu // 4) for cpu in range(8)}
+    packed = pack(dict.fromkeys(range(8), 0), places)
+    assert packed.shape == CpuShape(sockets=1, dies=2, cores=2, threads=2)
+    assert not splits_cores(places)
 
 
 def test_what_cannot_be_kept_is_given_up_step_by_step() -> None:

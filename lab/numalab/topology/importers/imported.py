@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numalab.cpulist import format_cpu_order, format_cpulist
 from numalab.errors import UserError
-from numalab.topology.importers.packaging import CpuPlace, Packaging, pack
+from numalab.topology.importers.packaging import CpuPlace, Packaging, pack, splits_cores
 from numalab.topology.limits import (
     LOCAL_DISTANCE,
     MAX_APIC_ID,
@@ -195,6 +195,9 @@ def _changes(
     elif all(place.cache is None for place in places.values()):
         text = "no caches in the source: the CPUs of a die share one"
         yield ImportChange(ChangeKind.UNKNOWN_PACKAGING, text)
+    elif splits_cores(places):
+        text = "threads of a core have caches of their own in the source: each core gets one cache"
+        yield ImportChange(ChangeKind.PACKAGING, text)
     order = packaging.order
     if order != tuple(range(len(order))):
         text = "without the gaps"

@@ -34,8 +34,14 @@ def pack(node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]) -> Pack
 
     `node_of_cpu` has every CPU, `places` all of them or none: then each node becomes a socket.
     QEMU's sockets, dies and cores are all of one size, and its CPU numbers run through a core, a
-    die and a socket before the next; so CPUs are put in that order.
+    die and a socket before the next; so CPUs are put in that order. A core whose threads have
+    caches of their own gets one (`splits_cores`).
     """
+    split = _split_cores(places)
+    places = {
+        cpu: replace(place, cache=_core(place)) if _core(place) in split else place
+        for cpu, place in places.items()
+    }
     for uneven, attempt in _attempts(node_of_cpu, places):
         packed = _even(attempt, node_of_cpu)
         if packed is not None:
@@ -43,6 +49,24 @@ def pack(node_of_cpu: Mapping[int, int], places: Mapping[int, CpuPlace]) -> Pack
             return Packaging(order, shape, _llc(attempt, shape), uneven)
     uneven = "the sockets, the nodes and the cores are" if places else "the nodes are"
     return Packaging(tuple(sorted(node_of_cpu)), None, "die", uneven)
+
+
+def splits_cores(places: Mapping[int, CpuPlace]) -> bool:
+    """Return whether threads of a core have different last-level caches.
+
+    No hardware does; the CPUID of QEMU's AMD models without topoext and without a cache of level 3
+    does.
+    """
+    return bool(_split_cores(places))
+
+
+def _core(place: CpuPlace) -> tuple[Hashable, ...]:
+    return "core", place.package, place.core
+
+
+def _split_cores(places: Mapping[int, CpuPlace]) -> set[tuple[Hashable, ...]]:
+    caches = {(_core(place), place.cache) for place in places.values() if place.cache is not None}
+    return {core for core, count in Counter(core for core, _ in caches).items() if count > 1}
 
 
 def _attempts(
@@ -80,7 +104,7 @@ def _even(
     """Return the CPUs' order and their shape; None where packages, dies or cores differ in size."""
     package = {cpu: (place.package,) for cpu, place in places.items()}
     die = {cpu: (place.package, place.cache) for cpu, place in places.items()}
-    core = {cpu: (place.package, place.cache, place.core) for cpu, place in places.items()}
+    core = {cpu: _core(place) for cpu, place in places.items()}
     # A cache of a core's own makes no die: that is a machine without a shared cache.
     if set(Counter(die.values()).values()) == set(Counter(core.values()).values()):
         die = {cpu: (place.package, None) for cpu, place in places.items()}
