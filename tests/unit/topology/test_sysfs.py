@@ -7,6 +7,7 @@ import pytest
 from numalab.errors import UserError
 from numalab.topology.importers.imported import Imported
 from numalab.topology.importers.sysfs import read_sysfs
+from numalab.topology.topology import CpuShape
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -164,6 +165,17 @@ def test_what_is_wrong_in_a_tree_is_named(
 ) -> None:
     with pytest.raises(UserError, match=message):
         read(write(tmp_path, files))
+
+
+def test_unknown_sockets_leave_threads_and_caches(tmp_path: Path) -> None:
+    """Arm kernels without a table of sockets print -1."""
+    files = dict(TWO)
+    for number in range(4):
+        half = "0-1" if number < 2 else "2-3"
+        files |= cpu(number, -1, half, {3: half})
+    imported = read(write(tmp_path, files))
+    assert imported.topology.cpu_shape == CpuShape(sockets=2, dies=1, cores=1, threads=2)
+    assert imported.notes == ("no sockets in the source: each node becomes a socket",)
 
 
 def test_missing_topology_of_a_cpu_is_reported(tmp_path: Path) -> None:

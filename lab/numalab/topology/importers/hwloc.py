@@ -58,7 +58,7 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
         name=name,
         source=source,
         file=file,
-        places=_places(objects, nodes),
+        places=_places(objects),
         rows_at=[rows_at] * len(nodes) if rows_at else (),
         remarks=_remarks(objects, nodes, set(pus)),
     )
@@ -116,10 +116,6 @@ def _remarks(objects: list[Object], nodes: list[ImportedNode], pus: set[int]) ->
     if unknown := unknown_types(objects):
         text = f"left out objects of unknown type: {', '.join(unknown[:10])}"
         remarks.append(ImportChange(ChangeKind.UNKNOWN_OBJECTS, text))
-    types = {item.type for item in objects}
-    if "Core" in types and types.isdisjoint(PACKAGES):
-        text = "no sockets in the source: each node becomes a socket"
-        remarks.append(ImportChange(ChangeKind.UNKNOWN_PACKAGING, text))
     return [*remarks, *clusters_left_out(_clusters(objects))]
 
 
@@ -153,21 +149,20 @@ def _nodes(nodes: list[ImportedNode], online: set[int]) -> list[ImportedNode]:
     ]
 
 
-def _places(objects: list[Object], nodes: list[ImportedNode]) -> dict[int, CpuPlace]:
+def _places(objects: list[Object]) -> dict[int, CpuPlace]:
     """Return the package, core and last-level cache of each CPU in a package.
 
-    A source with cores and without packages gets one for each node.
+    In a source with cores and without packages, these are unknown.
     """
     packages = _holders([item for item in objects if item.type in PACKAGES])
-    if not packages and any(item.type == "Core" for item in objects):
-        packages = {cpu: node.id for node in _nodes(nodes, set()) for cpu in node.cpus}
+    unknown = not packages and any(item.type == "Core" for item in objects)
     cores = _holders([item for item in objects if item.type == "Core"])
     caches = _holders(sorted(filter(_cache_level, objects), key=_cache_level))
     cpus = [cpu for item in objects if item.type == "PU" for cpu in item.cpus or ()]
     return {
-        cpu: CpuPlace(packages[cpu], cores.get(cpu, ("PU", cpu)), caches.get(cpu))
+        cpu: CpuPlace(packages.get(cpu), cores.get(cpu, ("PU", cpu)), caches.get(cpu))
         for cpu in cpus
-        if cpu in packages
+        if unknown or cpu in packages
     }
 
 

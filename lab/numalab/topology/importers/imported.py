@@ -1,7 +1,7 @@
 """Makes a topology of the nodes, CPUs and distances that an importer read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -133,6 +133,10 @@ def imported_topology(
     node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in described[place].cpus}
     places = places or {}
     has_places = places.keys() >= node_of_cpu.keys()
+    if has_places and any(place.package is None for place in places.values()):
+        places = {cpu: replace(places[cpu], package=node) for cpu, node in node_of_cpu.items()}
+        text = "no sockets in the source: each node becomes a socket"
+        changes.append(ImportChange(ChangeKind.UNKNOWN_PACKAGING, text))
     packaging = pack(node_of_cpu, {cpu: places[cpu] for cpu in node_of_cpu} if has_places else {})
     changes += _changes(packaging, places, node_of_cpu)
     number = {cpu: new for new, cpu in enumerate(packaging.order)}

@@ -9,9 +9,12 @@ from numalab.topology.topology import CpuShape, LastLevelCache
 
 @dataclass(frozen=True)
 class CpuPlace:
-    """The package, the core and the last-level cache of a CPU; `cache` is None if unknown."""
+    """The package, the core and the last-level cache of a CPU.
 
-    package: Hashable
+    `package` and `cache` are None if unknown. `pack` takes known packages only.
+    """
+
+    package: Hashable | None
     core: Hashable
     cache: Hashable | None = None
 

@@ -239,7 +239,7 @@ def _check_siblings(
 
 
 def _places(folder: Path, online: frozenset[int]) -> dict[int, CpuPlace]:
-    """Return the places of the CPUs that have a package and thread siblings in the tree."""
+    """Return the places of the CPUs that have a package id and thread siblings in the tree."""
     places: dict[int, CpuPlace] = {}
     lists: _SiblingLists = {}
     for cpu in sorted(online):
@@ -255,8 +255,8 @@ def _places(folder: Path, online: frozenset[int]) -> dict[int, CpuPlace]:
             level, cpus, path = cache
             shared = tuple(c for c in cpus if c in online)
             _check_siblings(lists, f"cache of level {level}", cpu, shared, path)
-        if number >= 0:
-            places[cpu] = CpuPlace(number, core[0], cache[1][0] if cache else None)
+        package_id = number if number >= 0 else None  # -1: the default of linux/topology.h
+        places[cpu] = CpuPlace(package_id, core[0], cache[1][0] if cache else None)
     return places
 
 
