@@ -146,6 +146,7 @@ LINE = {"links": [[0, 1], [1, 2]], "distances": [10, 20, 30]}
         ({"cpu": {"sockets": 1}, **LINE}, "nodes in a package"),
         ({"cpu": {"sockets": 1}, **LINE}, "siblings on two nodes"),
         ({"cpu": {"llc": "none"}, **LINE}, "caches not seen"),
+        ({"cpus": 4, "cpu": {"dies": 2, "threads": 2}, **LINE}, "caches not seen"),
     ],
 )
 def test_a_hazard(keys: dict[str, Any], hazard: str) -> None:
@@ -158,6 +159,18 @@ def test_one_way_to_a_node_without_cpus_matters_to_old_kernels_only() -> None:
         prediction = predict(topology, kernel=kernel)
         is_hazard = "asymmetric distances" in names(topology, kernel=kernel)
         assert is_hazard == (NOT_SYMMETRIC in prediction.errors) == (kernel == "5.10")
+
+
+def test_a_core_alone_in_its_socket_has_the_cache_of_both() -> None:
+    assert "caches not seen" not in names(machine(3, cpu={"llc": "none", "threads": 2}, **LINE))
+
+
+def test_hops_to_nodes_without_cpus_leave_sched_groups_in_their_domains() -> None:
+    links = {"links": [[0, 1], [1, 2], [2, 3]], "distances": [10, 20, 30, 40]}
+    for cpus, far in (([2, 2, 2, 0], False), ([2, 0, 0, 2], True)):
+        topology = machine(4, cpus=cpus, **links)
+        assert ("diameter above 2" in names(topology)) == far
+        assert ("groups out of their domain" in names(topology, kernel="5.12")) <= far
 
 
 def test_a_long_list_says_how_many_it_leaves_out() -> None:

@@ -83,12 +83,15 @@ def _distances(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             f"another node's detour is shorter than the direct way ({_pairs(detours)})",
             "distances above 10 should not exceed the sum over a node in between",
         )
-    width = diameter(hops(len(table), topology.links))
+    # Sched groups have no other nodes, though before 5.18 their distances make levels.
+    with_cpus = [node.id for node in topology.nodes if node.cpus]
+    apart = hops(len(table), topology.links)
+    width = diameter([[apart[a][b] for b in with_cpus] for a in with_cpus])
     if width > 2:
         yield Hazard(
             "diameter above 2",
-            f"some nodes are {width} hops apart; before 5.13 sched groups could reach out of "
-            "their domain",
+            f"some nodes with CPUs are {width} hops apart; before 5.13 sched groups could reach "
+            "out of their domain",
             "585b6d2723dc, sched/topology: fix the issue groups don't span domain->span for "
             "NUMA diameter > 2",
         )
@@ -132,7 +135,8 @@ def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             "sd->imb_numa_nr, build_sched_domains(), kernel/sched/topology.c",
         )
     unlike = topology.llc == "none" or topology.packaging.dies > 1
-    if prediction.vendor != "intel" and unlike and topology.packaging.cores > 1:
+    several = topology.packaging.dies * topology.packaging.cores > 1
+    if prediction.vendor != "intel" and unlike and several:
         yield Hazard(
             "caches not seen",
             "on QEMU's AMD models the kernel takes the whole socket for the last-level cache and "
