@@ -25,6 +25,7 @@ from numalab.topology.importers.hwloc import parse_hwloc
 from numalab.topology.importers.imported import Imported
 from numalab.topology.importers.numactl import parse_numactl
 from numalab.topology.importers.sysfs import read_sysfs
+from numalab.topology.predict.firmware import as_guest_numbers
 from numalab.topology.topology import Topology
 from support.described_machines import render_hwloc, sysfs_files
 
@@ -53,7 +54,7 @@ def machines(draw: st.DrawFn) -> Topology:
     }
     document = check_document(table, TopologyFile, Path("drawn"))
     assume(not broken_rules(document))
-    return build_topology("drawn", document)
+    return as_guest_numbers(build_topology("drawn", document))
 
 
 @st.composite

@@ -11,6 +11,7 @@ from numalab.topology.importers.imported import (
 )
 from numalab.topology.importers.packaging import CpuPlace
 from numalab.topology.limits import MAX_CPUS, MAX_MEMORY_MIB, MAX_NODES
+from numalab.topology.predict.firmware import node_numbers
 
 
 def imported(
@@ -62,6 +63,31 @@ def test_nodes_follow_their_old_numbers_and_distances_with_them() -> None:
     ]  # fmt: skip
     assert result.notes[3].endswith("CPUs 0-1 were 0,2")
     assert (result.old_cpus, result.old_nodes) == ((0, 2), (2, 8))
+
+
+def test_nodes_without_cpus_come_last_as_in_the_guest() -> None:
+    result = imported(
+        ImportedNode(0, (0,), 1), ImportedNode(1, (), 2), ImportedNode(2, (1,), 3),
+        distances=[[10, 17, 21], [17, 10, 28], [21, 28, 10]],
+    )  # fmt: skip
+    assert result.topology.distances == ((10, 21, 17), (21, 10, 28), (17, 28, 10))
+    assert [node.memory_mib for node in result.topology.nodes] == [1, 3, 2]
+    assert result.notes[0] == "numbered nodes anew: 0 is now 0, 2 is now 1, 1 is now 2"
+    assert result.old_nodes == (0, 2, 1)
+    assert node_numbers(result.topology) == (0, 1, 2)
+
+
+def test_nodes_of_a_socket_come_together_as_in_the_guest() -> None:
+    places = {cpu: CpuPlace(cpu % 2, cpu, cpu % 2) for cpu in range(4)}
+    result = imported(*(ImportedNode(n, (n,), 1) for n in range(4)), places=places)
+    assert result.old_cpus == result.old_nodes == (0, 2, 1, 3)
+    assert node_numbers(result.topology) == (0, 1, 2, 3)
+
+
+def test_uneven_nodes_follow_their_cpus_as_in_the_guest() -> None:
+    result = imported(ImportedNode(0, (1,), 1), ImportedNode(1, (0, 2), 1))
+    assert (result.old_cpus, result.old_nodes) == ((0, 1, 2), (1, 0))
+    assert node_numbers(result.topology) == (0, 1)
 
 
 def test_cpus_of_a_core_come_together() -> None:

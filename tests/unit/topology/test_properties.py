@@ -30,7 +30,7 @@ from numalab.topology.load import (
     list_topologies,
     load_topology_file,
 )
-from numalab.topology.predict.firmware import Vendor
+from numalab.topology.predict.firmware import Vendor, node_numbers
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import predict
@@ -168,11 +168,14 @@ def test_written_files_read_back(topology: Topology) -> None:
 @given(machines())
 def test_what_numactl_prints_reads_back(topology: Topology) -> None:
     imported = parse_numactl(render_numactl(topology), name="drawn", source="", file="x")
-    parsed, old = imported.topology, imported.old_cpus
-    assert parsed.distances == topology.distances
+    parsed, old, nodes = imported.topology, imported.old_cpus, imported.old_nodes
+    table = topology.distances
+    assert parsed.distances == tuple(tuple(table[a][b] for b in nodes) for a in nodes)
     assert sorted(old) == list(range(topology.cpu_count))
-    for node, drawn in zip(parsed.nodes, topology.nodes, strict=True):
-        assert (node.id, node.memory_mib) == (drawn.id, drawn.memory_mib)
+    assert node_numbers(parsed) == tuple(range(len(nodes)))
+    for node, number in zip(parsed.nodes, nodes, strict=True):
+        drawn = topology.nodes[number]
+        assert node.memory_mib == drawn.memory_mib
         assert sorted(old[cpu] for cpu in node.cpus) == sorted(drawn.cpus)
 
 

@@ -109,8 +109,9 @@ def imported_topology(
 ) -> Imported:
     """Make a topology of imported nodes, with `distances` in the same order (None: unknown).
 
-    Nodes are numbered from 0 without gaps, in the order of their old numbers. CPUs are numbered in
-    QEMU's order of cores, dies and sockets where the machine is packaged evenly; `places` are their
+    Nodes are numbered from 0 without gaps, as the guest's kernel does: in the order of their CPUs,
+    then nodes without CPUs. CPUs are numbered in QEMU's order of cores, dies and sockets where the
+    machine is packaged evenly, else in that of their old numbers; `places` are their
     places, if known. Nodes without CPUs and memory are left out. `rows_at` are the locations of the
     rows of distances; `remarks` come first among the changes. Raises UserError for a machine that
     is too large, and for a table that the kernel would not accept.
@@ -129,17 +130,20 @@ def imported_topology(
         (place for place, node in enumerate(described) if node.cpus or node.memory_mib),
         key=lambda place: described[place].id,
     )
-    changes += _node_changes(described, kept)
     node_of_cpu = {cpu: new for new, place in enumerate(kept) for cpu in described[place].cpus}
     places = places or {}
     has_places = places.keys() >= node_of_cpu.keys()
+    no_sockets = []
     if has_places and any(place.package is None for place in places.values()):
         places = {cpu: replace(places[cpu], package=node) for cpu, node in node_of_cpu.items()}
         text = "no sockets in the source: each node becomes a socket"
-        changes.append(ImportChange(ChangeKind.UNKNOWN_PACKAGING, text))
+        no_sockets = [ImportChange(ChangeKind.UNKNOWN_PACKAGING, text)]
     packaging = pack(node_of_cpu, {cpu: places[cpu] for cpu in node_of_cpu} if has_places else {})
-    changes += _changes(packaging, places, node_of_cpu)
     number = {cpu: new for new, cpu in enumerate(packaging.order)}
+    first = [min((number[cpu] for cpu in node.cpus), default=len(number)) for node in described]
+    kept.sort(key=first.__getitem__)  # as the guest does (`node_numbers`)
+    changes += [*_node_changes(described, kept), *no_sockets]
+    changes += _changes(packaging, places, node_of_cpu)
     topology = Topology(
         name,
         "An imported machine",
