@@ -103,7 +103,7 @@ class MemoryTable(Document):
     ] = Field(
         default=None,
         description="Bandwidth of each direction of a link, or a table: a row for each node that "
-        "reads. By default half of a memory's.",
+        "reads. By default as the interconnects, or half of a memory's.",
     )
     channels: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None,

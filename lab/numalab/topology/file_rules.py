@@ -26,7 +26,7 @@ from numalab.topology.limits import (
     broken_remote,
     refuse,
 )
-from numalab.topology.memory.timing import check_memory
+from numalab.topology.memory.timing import check_memory, unmodelled_bandwidths
 from numalab.topology.topology import LARGEST_IN_HMAT, CpuShape, Interconnect, Node, Topology
 from numalab.units import counted
 
@@ -51,6 +51,12 @@ def build_topology(name: str, document: TopologyFile) -> Topology:
     )
     check_memory(topology)
     _check_published(document)
+    if document.published is not None and "bandwidth" in document.published.figures:
+        place = document.published.figures.index("bandwidth")
+        refuse(
+            RuleBroken(f"published.figures[{place}]", f"not modelled in timed mode: {text}")
+            for text in unmodelled_bandwidths(topology)
+        )
     return topology
 
 

@@ -14,7 +14,7 @@ from numalab.topology.export import render_topology_file
 from numalab.topology.limits import RuleBroken
 from numalab.topology.load import list_topologies, load_topology, load_topology_file
 from numalab.topology.memory.costs import render_parameters
-from numalab.topology.memory.timing import in_slow_motion, memory_model
+from numalab.topology.memory.timing import in_slow_motion, memory_model, unmodelled_bandwidths
 from support.memory_core import MemoryCore, build_core
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
@@ -76,6 +76,68 @@ def test_the_hmats_numbers_come_before_distances() -> None:
     assert model.latency_ns[1] == (140, 90, 300)
     # 20 GiB/s beside 100 GiB/s: a fifth.
     assert model.servers[2].mb_s == pytest.approx(model.servers[0].mb_s / 5, rel=0.001)
+
+
+def _hmat(folder: Path, cpus: list[int], links: str, kib_s: dict[tuple[int, int], int]) -> Path:
+    path = folder / "hmat.toml"
+    text = f'summary = "?"\nsource = "?"\nnodes = {len(cpus)}\ncpus = {cpus}\n'
+    text += f"memory_mib = 512\n{links}\n"
+    for (initiator, target), speed in kib_s.items():
+        text += f"[[interconnects]]\ninitiator = {initiator}\ntarget = {target}\n"
+        text += f"bandwidth_kib_s = {speed << 20}\n"
+    path.write_text(text)
+    return path
+
+
+TWO = "matrix = [[10, 21], [21, 10]]"
+LINE = "links = [[0, 1], [1, 2]]\ndistances = [10, 15, 20]"
+
+
+@pytest.mark.parametrize("way", [(0, 1), (1, 0)])
+def test_links_are_in_the_proportion_of_the_hmat(tmp_path: Path, way: tuple[int, int]) -> None:
+    """One direction counts for both; a CPU alone still measures its latency."""
+    path = _hmat(tmp_path, [4, 4], TWO, {(0, 0): 200, (1, 1): 200, way: 25})
+    model = memory_model(load_topology_file(path))
+    assert model.bandwidth_mb_s(0, 0) == pytest.approx(8 * model.bandwidth_mb_s(0, 1), rel=0.001)
+    assert model.bandwidth_mb_s(0, 1) == model.bandwidth_mb_s(1, 0)
+    for server in model.servers:
+        near, far = server.ends
+        assert server.line_ps <= 0.8 * 1000 * model.latency_ns[near][far] + 1
+
+
+def test_a_link_to_fast_memory_is_as_fast(tmp_path: Path) -> None:
+    path = _hmat(tmp_path, [4, 0], TWO, {(0, 0): 100, (0, 1): 400})
+    model = memory_model(load_topology_file(path))
+    assert model.bandwidth_mb_s(0, 1) == pytest.approx(4 * model.bandwidth_mb_s(0, 0), rel=0.001)
+
+
+def test_links_of_the_file_come_before_the_hmat(tmp_path: Path) -> None:
+    keys = f"{TWO}\n[memory]\nlink_bandwidth_mb_s = 1000"
+    path = _hmat(tmp_path, [4, 4], keys, {(0, 0): 200, (1, 1): 200, (0, 1): 25})
+    assert round(memory_model(load_topology_file(path)).bandwidth_mb_s(0, 1)) == 1000
+
+
+def test_nodes_with_two_links_between_have_the_bandwidth_of_the_hmat(tmp_path: Path) -> None:
+    own = {(node, node): 100 for node in range(3)}
+    path = _hmat(tmp_path, [2, 2, 2], LINE, own | {(0, 1): 50, (1, 2): 50, (0, 2): 20})
+    topology = load_topology_file(path)
+    model = memory_model(topology)
+    assert model.bandwidth_mb_s(0, 2) == pytest.approx(0.2 * model.bandwidth_mb_s(0, 0), rel=0.001)
+    assert unmodelled_bandwidths(topology) == ()
+
+
+def test_more_than_the_links_give_is_a_note_and_cannot_be_published(tmp_path: Path) -> None:
+    own = {(node, node): 100 for node in range(3)}
+    path = _hmat(tmp_path, [2, 2, 2], LINE, own | {(0, 1): 50, (1, 2): 50, (0, 2): 75})
+    notes = unmodelled_bandwidths(load_topology_file(path))
+    assert [note.partition(" MB/s")[0].rpartition(":")[0] for note in notes] == [
+        "node 2 to node 0", "node 0 to node 2"
+    ]  # fmt: skip
+    published = '[published]\nfigures = ["bandwidth"]\nmeasured_by = "x"\ndate = "2026"\n'
+    path.write_text(path.read_text() + published)
+    with pytest.raises(UserError, match="not modelled in timed mode: node") as refused:
+        load_topology_file(path)
+    assert refused.value.key == "published.figures[0]"
 
 
 def test_an_asymmetric_table_is_taken_as_it_stands(tmp_path: Path) -> None:

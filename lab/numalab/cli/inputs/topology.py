@@ -23,6 +23,7 @@ from numalab.topology.load import (
     topology_file,
     topology_to_dict,
 )
+from numalab.topology.memory.timing import unmodelled_bandwidths
 from numalab.topology.predict.firmware import Vendor
 from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import DEFAULT_KERNEL, Prediction, predict
@@ -162,11 +163,13 @@ def check(
     for file in map(topology_file, topologies):
         errors = check_topology_file(file)
         dangers: tuple[Hazard, ...] = ()
+        unmodelled: tuple[str, ...] = ()
         if errors:
             wrong = True
         else:
             topology = load_topology_file(file)
             dangers = hazards(topology, predict(topology))
+            unmodelled = unmodelled_bandwidths(topology)
         results.append(
             {
                 "file": file,
@@ -176,12 +179,14 @@ def check(
                 ],
                 "errors_left_out": max(0, len(errors) - MAX_ERRORS),
                 "hazards": dangers,
+                "unmodelled": unmodelled,
             }
         )
         lines += [str(error) for error in errors[:MAX_ERRORS]]
         if len(errors) > MAX_ERRORS:
             lines.append(f"{file}: and {counted(len(errors) - MAX_ERRORS, 'more error')}")
         lines += [f"{file}: {hazard.name}: {hazard.text}" for hazard in dangers]
+        lines += [f"{file}: note: not modelled in timed mode: {text}" for text in unmodelled]
         if not errors:
             lines.append(f"{file}: ok")
     emit(results, as_json, "\n".join(lines))

@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 from numalab.topology.distances import Link, Matrix, routes_over
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_LATENCY_NS, RuleBroken, refuse
 from numalab.topology.memory.costs import LINE_BYTES, Cache, MemoryModel, Server
+from numalab.topology.memory.hmat import access_speeds, hmat_latencies, memory_shares
 from numalab.topology.topology import Topology
 
 T = TypeVar("T")
@@ -114,7 +115,7 @@ def _latency(topology: Topology) -> Matrix:
             raise RuleBroken("memory.latency_ns", f"a table has {count} rows of {count} numbers")
     else:
         local = keys.latency_ns or LOCAL_LATENCY_NS
-        measured = {} if keys.latency_ns else _hmat_latencies(topology)
+        measured = {} if keys.latency_ns else hmat_latencies(topology)
         table = tuple(
             tuple(
                 measured.get((a, b), measured.get((a, a), local) * distance // LOCAL_DISTANCE)
@@ -134,16 +135,6 @@ def _latency(topology: Topology) -> Matrix:
         if node.cpus and latency < table[node.id][node.id] and not keys.far_may_be_nearer
     )
     return table
-
-
-def _hmat_latencies(topology: Topology) -> dict[Link, int]:
-    """Return the latencies of the HMAT; a single direction counts for both."""
-    latencies = {
-        (access.initiator, access.target): access.latency_ns
-        for access in topology.interconnects
-        if access.latency_ns is not None
-    }
-    return {(b, a): ns for (a, b), ns in latencies.items()} | latencies
 
 
 def _broken_levels(
@@ -256,19 +247,23 @@ def _servers(
         access = latency[cpu_node][memory]
         fastest |= {link: min(access, fastest.get(link, access)) for link in links}
     numbers: dict[Link, int] = {}
-    published = _link_speeds(topology)
+    published, measured = _link_speeds(topology), access_speeds(topology, speeds)
     for a, b in fastest:
-        mb_s = published.get((a, b)) or max(
-            max(speeds) / LINK_OF_MEMORY, _enough_for_one(fastest[a, b])
-        )
+        mb_s = published.get((a, b)) or measured.get((a, b), 0)
+        if not published and not 0 < mb_s < speeds[a]:  # the memory limits the access
+            usual = max(speeds) / LINK_OF_MEMORY
+            mb_s = max(mb_s, usual, _enough_for_one(fastest[a, b]))
         numbers[a, b] = len(servers)
         servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
     routes = {pair: tuple(numbers[link] for link in links) for pair, links in ways.items()}
     for (a, b), passed in routes.items():
         least = min((servers[place].mb_s for place in passed), default=0)
-        if len(passed) > 1 and published and published[a, b] < least:
+        if not published:
+            least = min(least, speeds[a])
+        limit = (published or measured).get((a, b), least)
+        if len(passed) > 1 and limit < least:
             routes[a, b] = (*passed, len(servers))
-            servers.append(Server(f"path{a}-{b}", (a, b), _line_ps(published[a, b]), 1, path=True))
+            servers.append(Server(f"path{a}-{b}", (a, b), _line_ps(limit), 1, path=True))
     _refuse_slow(servers, topology)
     return tuple(servers), routes
 
@@ -299,6 +294,21 @@ def _link_speeds(topology: Topology) -> dict[Link, int]:
     return {(memory, reader): keys[reader][memory] for memory in nodes for reader in nodes}
 
 
+def unmodelled_bandwidths(topology: Topology) -> tuple[str, ...]:
+    """Return the bandwidths of interconnects that the model does not have, as sentences.
+
+    These are of nodes that several links join, of which one is slower.
+    """
+    model = memory_model(topology)
+    speeds = [model.servers[node.id].mb_s for node in topology.nodes]
+    return tuple(
+        f"node {reader} to node {memory}: {mb_s:.0f} MB/s by the interconnects, "
+        f"{model.bandwidth_mb_s(reader, memory):.0f} over the links between"
+        for (memory, reader), mb_s in access_speeds(topology, speeds).items()
+        if model.bandwidth_mb_s(reader, memory) < 0.99 * mb_s
+    )
+
+
 def _demand(latency_ns: int) -> float:
     """Return the demand in MB/s of a CPU that waits this long for each line."""
     return LINE_BYTES * 1000 / latency_ns
@@ -316,7 +326,7 @@ def _memory_speeds(topology: Topology, latency: Matrix) -> tuple[float, ...]:
     """Return the bandwidth of each memory in MB/s: the file's, else the demand of its CPUs.
 
     The HMAT's bandwidths are those of hardware: only their proportions are used, scaled so that
-    each memory is fast enough for a CPU alone.
+    each access is fast enough for a CPU alone.
     """
     nodes, speeds = topology.nodes, topology.memory.bandwidth_mb_s
     if isinstance(speeds, tuple):
@@ -336,15 +346,11 @@ def _memory_speeds(topology: Topology, latency: Matrix) -> tuple[float, ...]:
         * _demand(latency[node][node])
         for node in with_cpus
     )
-    bandwidths: dict[int, int] = {}
-    for access in topology.interconnects:
-        kib_s = access.bandwidth_kib_s or 0
-        bandwidths[access.target] = max(bandwidths.get(access.target, 0), kib_s)
-    bandwidths = {node: kib_s for node, kib_s in bandwidths.items() if kib_s}
-    most = max(bandwidths.values(), default=1)
-    shares = [bandwidths.get(node.id, most) / most for node in nodes]
+    shares = memory_shares(topology)
     least = [_enough_for_one(min(latency[near][node.id] for near in with_cpus)) for node in nodes]
     local = max(local, *(mb_s / share for mb_s, share in zip(least, shares, strict=True)))
+    for (memory, reader), part in access_speeds(topology, shares).items():
+        local = max(local, _enough_for_one(latency[reader][memory]) / part)
     return tuple(local * share for share in shares)
 
 
