@@ -66,13 +66,21 @@ def predicted(
 def kernel_remarks(
     guest: GuestView, topology: Topology, cmdline: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return remarks: a kernel that is too new, CPUs that are left out or went off, a lost log."""
+    """Return remarks: a kernel that is too new, CPUs that are left out or went off, a lost log.
+
+    Also words of `cmdline` that the kernel does not know.
+    """
     remark = rules_for(guest.kernel).remark if guest.kernel is not None else ""
     remarks = [remark] if remark else []
     if word := _asks_for_fewer(cmdline, topology):
         remarks.append(
             f"{word}: the guest was not compared with the prediction, and its measures take the"
             " CPUs that it lacks for idle"
+        )
+    listed = f" {guest.unknown_words} "
+    if unknown := [word for word in _own_words(cmdline) if f" {word} " in listed]:
+        remarks.append(
+            f"the kernel does not know {', '.join(unknown)}: it gave this to init (dmesg.txt)"
         )
     if guest.cut:
         what = "the guest was" if guest.kernel is None else "sched domains were"
@@ -84,6 +92,12 @@ def kernel_remarks(
         cpus = f"CPU{'s' * (len(guest.offline) > 1)} {format_cpulist(sorted(guest.offline))}"
         remarks.append(f"{cpus} went off line after the boot: measures take that for idle time")
     return tuple(remarks)
+
+
+def _own_words(cmdline: Sequence[str]) -> tuple[str, ...]:
+    """Return the words before `--`, without quotes, as the kernel prints them."""
+    words = cmdline[: cmdline.index("--")] if "--" in cmdline else cmdline
+    return tuple(dict.fromkeys(word.replace('"', "") for word in words))
 
 
 def _asks_for_fewer(cmdline: Sequence[str], topology: Topology) -> str:

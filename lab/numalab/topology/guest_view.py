@@ -56,6 +56,14 @@ OLD_FLAGS = {
 }
 # After the last of its initcalls, init/main.c; before 4.19 it does not print which init it runs.
 _BOOTED = re.compile(r"Freeing unused kernel |Run \S{1,4000} as init process")
+# print_unknown_bootoptions(), init/main.c, before it reads the words after `--`; the first form is
+# that of 5.14, older kernels have none. Words are without their quotes, parameters of modules not
+# among them.
+_UNKNOWN_WORDS = re.compile(
+    r"Unknown (?:command line parameters:|kernel command line parameters \")(.{0,4096}?)"
+    r'(?:", will be passed to user space\.)?$',
+    re.MULTILINE,
+)
 _OFFLINE = re.compile(r"smpboot: CPU (\d{1,5}) is now offline")
 _NODE_FILE = re.compile(r"(?:^|/)node(\d{1,4})/(cpulist|distance|meminfo)$")
 
@@ -95,6 +103,7 @@ class GuestView:
     `sched_log` is the last build; `boot_log` that of the boot, where a later one (CPU hotplug,
     cpusets) followed it, else None. CPUs that are or were `offline` had been brought up before.
     `cut`: the log lost its beginning, so the sched domains of the boot are not known.
+    `unknown_words` are words of the command line that the kernel does not know, as it lists them.
     """
 
     nodes: tuple[GuestNode, ...]
@@ -106,6 +115,7 @@ class GuestView:
     boot_log: SchedLog | None = None
     offline: frozenset[int] = frozenset()
     cut: bool = False
+    unknown_words: str = ""
 
     @property
     def sched_domains(self) -> SchedLog:
@@ -139,6 +149,7 @@ def parse_guest_view(
     one, the beginning is that of the console, which has no sched domains.
     """
     version, booted = _VERSION.search(dmesg), _BOOTED.search(dmesg)
+    unknown = _UNKNOWN_WORDS.search(dmesg)
     boot, later = (dmesg[: booted.end()], dmesg[booted.end() :]) if booted else (dmesg, "")
     bits = OLD_FLAGS if version and _series(version[1]) < _RENUMBERED else {}
     return GuestView(
@@ -151,6 +162,7 @@ def parse_guest_view(
         boot_log=parse_sched_verbose(boot) if not cut and parse_sched_verbose(later).cpus else None,
         offline=frozenset(int(cpu) for cpu in _OFFLINE.findall(later)),
         cut=cut,
+        unknown_words=unknown[1].strip() if unknown else "",
     )
 
 

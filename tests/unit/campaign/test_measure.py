@@ -84,6 +84,39 @@ def test_fewer_cpus_on_request_are_no_mismatch(
         check_topology(machine, kernel, view, reserved_mib=0, allow=False, cmdline=words)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Unknown kernel command line parameters "{}", will be passed to user space.',
+        "Unknown command line parameters: {}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("words", "listed", "unknown"),
+    [
+        (("nohz_full=1",), "NUMALAB_HOLD=24000 nohz_full=1", "nohz_full=1"),
+        (("quiet", "nohz_full=1", "x"), "NUMALAB_HOLD=24000 nohz_full=1 x", "nohz_full=1, x"),
+        (("quiet", "kvm.none=1"), "NUMALAB_HOLD=24000", ""),
+        (("hold=24000",), "NUMALAB_HOLD=24000", ""),
+        (('NAME="a b"',), "NUMALAB_HOLD=24000 NAME=a b", "NAME=a b"),
+        (("x=1", "x=2"), "x=2", "x=2"),
+        (("x", "--", "y"), "x", "x"),
+        (("--", "x"), "x", ""),
+    ],
+)
+def test_words_that_the_kernel_does_not_know_are_remarked_on(
+    tmp_path: Path, line: str, words: tuple[str, ...], listed: str, unknown: str
+) -> None:
+    directory = RunDir(tmp_path)
+    directory.sysfs.mkdir(parents=True)
+    directory.sched_domains.write_text("")
+    log = f"Linux version 6.12.117 (x) #1 SMP\n[    0.192267] {line.format(listed)}\nnext\n"
+    directory.dmesg.write_text(log)
+    texts = kernel_remarks(read_guest_view(directory), load_topology("ring-2"), words)
+    expected = f"the kernel does not know {unknown}: it gave this to init (dmesg.txt)"
+    assert texts == ((expected,) if unknown else ())
+
+
 def ended(
     directory: RunDir,
     *after_boot: str,
