@@ -39,6 +39,21 @@ TWO = (node(0, "0x3", gp=11), node(1, "0xc", gp=5), *map(pu, range(4)))
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "noted"),
+    [
+        ("Latency", '<memattr_value value="100"/>', True),
+        ("ReadBandwidth", '<memattr_value value="100"/>', True),
+        ("Latency", "", False),
+        ("Capacity", '<memattr_value value="100"/>', False),
+    ],
+)
+def test_latencies_of_memory_are_left_out_with_a_note(name: str, values: str, noted: bool) -> None:
+    table = f'</object><memattr name="{name}">{values}</memattr><object type="Misc">'
+    notes = read(*TWO, table).notes
+    assert any("latencies and bandwidths of memory" in note for note in notes) == noted
+
+
+@pytest.mark.parametrize(
     ("cpuset", "cpus"),
     [("0x5", (0, 2)), ("0x80000000", (31,)), ("0x1,0x2", (1, 32)), ("0x1,,0x1", (0, 64))],
 )

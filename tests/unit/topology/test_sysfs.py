@@ -178,6 +178,13 @@ def test_unknown_sockets_leave_threads_and_caches(tmp_path: Path) -> None:
     assert imported.notes == ("no sockets in the source: each node becomes a socket",)
 
 
+def test_latencies_of_memory_are_left_out_with_a_note(tmp_path: Path) -> None:
+    note = "left out latencies and bandwidths of memory (HMAT): write them in [[interconnects]]"
+    assert note not in read(write(tmp_path, TWO)).notes
+    more = {"node/node1/access0/initiators/read_latency": "100\n"}
+    assert note in read(write(tmp_path, more)).notes
+
+
 def test_missing_topology_of_a_cpu_is_reported(tmp_path: Path) -> None:
     files = {key: text for key, text in FOUR.items() if not key.startswith("cpu/cpu3/topology")}
     notes = read(write(tmp_path, files)).notes

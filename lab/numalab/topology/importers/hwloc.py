@@ -25,6 +25,7 @@ from numalab.topology.importers.imported import (
     Location,
     clusters_left_out,
     imported_topology,
+    memory_speeds_left_out,
 )
 from numalab.topology.importers.packaging import CpuPlace
 from numalab.topology.limits import LOCAL_DISTANCE, MAX_NODES
@@ -60,7 +61,7 @@ def parse_hwloc(text: str, *, name: str, source: str, file: Path | str) -> Impor
         file=file,
         places=_places(objects),
         rows_at=[rows_at] * len(nodes) if rows_at else (),
-        remarks=_remarks(objects, nodes, set(pus)),
+        remarks=[*_remarks(objects, nodes, set(pus)), *_memory_speeds(xml)],
     )
 
 
@@ -117,6 +118,13 @@ def _remarks(objects: list[Object], nodes: list[ImportedNode], pus: set[int]) ->
         text = f"left out objects of unknown type: {', '.join(unknown[:10])}"
         remarks.append(ImportChange(ChangeKind.UNKNOWN_OBJECTS, text))
     return [*remarks, *clusters_left_out(_clusters(objects))]
+
+
+def _memory_speeds(xml: Xml) -> list[ImportChange]:
+    """Return the note about latencies and bandwidths, as of `hwloc_memattr_register()`, if any."""
+    names = (item.get("name", "") for item in xml.root.iter("memattr") if len(item))
+    speeds = any(name.endswith(("Latency", "Bandwidth")) for name in names)
+    return [memory_speeds_left_out()] if speeds else []
 
 
 def _clusters(objects: list[Object]) -> Iterator[int]:

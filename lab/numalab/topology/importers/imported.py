@@ -67,6 +67,7 @@ class ChangeKind(StrEnum):
     UNKNOWN_PACKAGING = "unknown packaging"
     CLUSTERS = "clusters"
     SPEEDS = "speeds"
+    MEMORY_SPEEDS = "memory speeds"
     UNKNOWN_OBJECTS = "unknown objects"
 
 
@@ -165,6 +166,12 @@ def imported_topology(
     return Imported(
         topology, tuple(changes), packaging.order, tuple(described[place].id for place in kept)
     )
+
+
+def memory_speeds_left_out() -> ImportChange:
+    """Return the note about latencies and bandwidths of memory in the source."""
+    text = "left out latencies and bandwidths of memory (HMAT): write them in [[interconnects]]"
+    return ImportChange(ChangeKind.MEMORY_SPEEDS, text)
 
 
 def clusters_left_out(sizes: Iterable[int]) -> list[ImportChange]:

@@ -16,6 +16,7 @@ from numalab.topology.importers.imported import (
     Location,
     clusters_left_out,
     imported_topology,
+    memory_speeds_left_out,
 )
 from numalab.topology.importers.packaging import CpuPlace
 
@@ -61,6 +62,9 @@ def read_sysfs(root: Path, *, name: str, source: str) -> Imported:
     if speeds := _uneven_speeds(system / "cpu", nodes):
         text = f"left out speeds of CPUs, which differ ({speeds}): all CPUs of a guest are equal"
         remarks.append(ImportChange(ChangeKind.SPEEDS, text))
+    # Of the nearest CPUs only (Documentation/admin-guide/mm/numaperf.rst).
+    if any(folder.glob("node[0-9]*/access[0-9]*/initiators/read_*")):
+        remarks.append(memory_speeds_left_out())
     rows = [folder / f"node{number}" / "distance" for number in numbers]
     return imported_topology(
         nodes,
