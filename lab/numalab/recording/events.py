@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 import polars as pl
 
 from numalab.capture.counters import NOT_MEASURED
+from numalab.capture.spec import CaptureSpec
 
 IDLE_PID = 0
 SCHEMA: dict[str, type[pl.DataType]] = {
@@ -137,6 +138,13 @@ def describe_lacking(lacking: Mapping[str, Collection[str]]) -> tuple[str, ...]:
         f" {NOT_MEASURED}"
         for event, fields in lacking.items()
     )
+
+
+def filtered_events(capture: CaptureSpec) -> tuple[str, ...]:
+    """Return the events that have a filter, without their system; of `sched` all of `NEEDED`."""
+    names = [event.name for event in capture.events if event.filter]
+    of_sched = NEEDED if "sched" in names else ()
+    return tuple(dict.fromkeys([*of_sched, *(name.rpartition(":")[2] for name in names)]))
 
 
 def describe_filtered(filtered: Collection[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from numalab.capture.spec import ON_SAMPLE_CLOCK, CaptureSpec
 from numalab.errors import WorkloadFailed, shown
 from numalab.files import left_by_guest, replacing, utf8_path, write_json, write_text
 from numalab.measure import LARGEST_NUMBER, Measure, modelled
-from numalab.recording.events import NEEDED
+from numalab.recording.events import filtered_events
 from numalab.recording.marks import Mark
 from numalab.recording.recording import CommandData, Recording
 from numalab.results.guest_output import (
@@ -142,7 +142,7 @@ class RunFiles:
         return replace(
             run,
             recorded=self._recorded(capture),
-            filtered=_filtered(capture),
+            filtered=filtered_events(capture),
             vmstat=difference(*vmstat) if all(vmstat) else None,
             samples=self._samples(capture),
             command=self._command(workload, capture),
@@ -206,13 +206,6 @@ class RunFiles:
             return samples
         added = parse_added(guest_text_if_any(self.directory.sampled), capture.added)
         return replace(samples, added=added)
-
-
-def _filtered(capture: CaptureSpec) -> tuple[str, ...]:
-    """Return the events that have a filter, without their system, and all of `NEEDED`."""
-    names = [event.name for event in capture.events if event.filter]
-    of_sched = NEEDED if "sched" in names else ()
-    return tuple(dict.fromkeys([*of_sched, *(name.rpartition(":")[2] for name in names)]))
 
 
 def save_analysis(directory: RunDir, analysis: Analysis) -> None:

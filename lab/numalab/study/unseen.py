@@ -7,6 +7,7 @@ from numalab.analysis.measures.family import family_of
 from numalab.capture.counters import perf_measure_name
 from numalab.capture.spec import CaptureSpec
 from numalab.measure import Measure, MeasureInfo, MeasureKind, SourceKind, valid_in
+from numalab.recording.events import filtered_events
 from numalab.recording.recording import recorded_events
 from numalab.study.claim_rules import info_of
 from numalab.study.claims import Claim
@@ -67,10 +68,15 @@ def _lacking(info: MeasureInfo, capture: CaptureSpec) -> Iterator[str]:
 
 
 def _events(name: str, what: str, capture: CaptureSpec) -> Iterator[str]:
-    recorded = [event.name for event in capture.events]
-    names = recorded_events(recorded)
+    recorded = recorded_events([event.name for event in capture.events])
+    filtered = filtered_events(capture)
     needed = [event for event in what.split(", ") if event.isidentifier()]
-    lacking = [event for event in needed if event not in names]
+    absent = [event for event in needed if event not in recorded]
+    partial = [event for event in needed if event in recorded and event in filtered]
     family = family_of(name)
-    if lacking and (lacking == needed or family is None or not family.any_event):
-        yield f"capture does not record {' and '.join(lacking)}"
+    if family is not None and family.any_event and len(absent) + len(partial) < len(needed):
+        return
+    if absent:
+        yield f"capture does not record {' and '.join(absent)}"
+    if partial:
+        yield f"capture filters {' and '.join(partial)}"
