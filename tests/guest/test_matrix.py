@@ -101,7 +101,7 @@ def test_a_budget_chooses_a_cell_and_repetitions_are_added_to_it(
     finished = {path.name for path in (out / "runs").iterdir()}
     assert finished == {f"ring-2_few_{name}_{n}" for name in ("before", "after") for n in (1, 2, 3)}
     remarks = " ".join(map(str, load_plan(Results(out)).remarks))
-    assert "2 of 12 runs were chosen for a budget of " in remarks
+    assert "2 of 12 runs were estimated to fit into a budget of " in remarks
     reasons = ("there are 3 runs of each variant", "its interval is about 0")
     assert sum(reason in remarks for reason in reasons) == 1  # which one is up to the seeds
     assert "Repetitions are added until" in (out / "changelog.txt").read_text()

@@ -20,7 +20,13 @@ from numalab.campaign.resume import (
     write_plan,
 )
 from numalab.campaign.run_task import WAITING, run_task
-from numalab.campaign.schedule import capacity, cost_of, default_jobs, longest_first
+from numalab.campaign.schedule import (
+    capacity,
+    cost_of,
+    default_jobs,
+    further_within,
+    longest_first,
+)
 from numalab.campaign.stopping import StoppingRule, look
 from numalab.campaign.task import Ended, Execute, Task
 from numalab.results.layout import Results, has_ended
@@ -83,8 +89,10 @@ def execute(
     those that the results have from a rule are completed in any case.
     `executor` replaces the worker processes of this host. `on_wait` is called with results that
     another numalab holds. No run starts after `deadline` (monotonic time); the results then record
-    that, and runs start in the order of the plan, the studies in turn. Raises UserError when
-    results belong to another study, HostError when another numalab keeps them.
+    that, and runs start in the order of the plan, the studies in turn. Before it, runs that a
+    budget left out are added as soon as finished runs show that they fit, unless a run has failed
+    or a `rule` takes the time. Raises UserError when results belong to another study, HostError
+    when another numalab keeps them.
     """
     costs = Costs()
     with ExitStack() as stack:
@@ -120,6 +128,21 @@ def execute(
                     _record_time_over(study, rule)
                 return tuple(failures)
             tasks = []
+            if rule is None and not failures and deadline < math.inf:
+                studies = _prolonged_to(deadline, studies, jobs)
+                tasks = _missing(studies)
+
+
+def _prolonged_to(
+    deadline: float, studies: Sequence[BuiltStudy], jobs: int | None
+) -> list[BuiltStudy]:
+    """Add left-out runs that fit before the deadline; each study has the same share of the time."""
+    sharing = sum(bool(study.left_out) for study in studies)
+    share = (deadline - time.monotonic()) / max(1, sharing)
+    prolonged = [further_within(s, share, jobs) if s.left_out else s for s in studies]
+    for study in prolonged:
+        write_plan(study.plan, study.results)
+    return prolonged
 
 
 def _missing(studies: Iterable[BuiltStudy]) -> list[Task]:

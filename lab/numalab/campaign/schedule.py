@@ -135,6 +135,24 @@ def within_seconds(study: BuiltStudy, seconds: float, jobs: int | None) -> Built
     return replace(study, plan=plan, left_out=frozenset(left_out))
 
 
+def further_within(study: BuiltStudy, seconds: float, jobs: int | None) -> BuiltStudy:
+    """Return a study with those of its left-out runs that fit in so many further wall seconds.
+
+    The times of finished runs replace estimates, which may have been far too long. The remark on
+    the budget counts the further runs.
+    """
+    plan, kept = study.plan, [r for r in study.plan.remarks if not isinstance(r, BudgetRemark)]
+    budgets = [remark for remark in plan.remarks if isinstance(remark, BudgetRemark)]
+    try:
+        fitting = within_seconds(study, seconds, jobs)
+    except UserError:  # no further comparison fits
+        return study
+    left = len(fitting.left_out)
+    counted = [budget.model_copy(update={"chosen": budget.planned - left}) for budget in budgets]
+    remarks = (*kept, *counted) if left else tuple(kept)
+    return replace(fitting, plan=replace(plan, remarks=remarks))
+
+
 def within_budget(
     plan: Plan,
     seconds: float,

@@ -45,7 +45,7 @@ FORMAT: Literal["numalab-report"] = "numalab-report"
 VERSION: Literal[3] = 3
 ANY, ANY_NODE = "any", "any host node"  # as the requested placement: nothing in particular
 NOT_RUN = "not run"  # the status of a planned run that was never started
-NO_TIME = "the budget left no time"  # why a run was never started
+NO_TIME = "they did not fit into the budget"  # why a run was never started
 
 
 @dataclass(frozen=True)

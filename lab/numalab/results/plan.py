@@ -99,8 +99,8 @@ class BudgetRemark(Stored):
     def __str__(self) -> str:
         """Write it as reports do."""
         return (
-            f"{self.chosen} of {self.planned} runs were chosen for a budget of"
-            f" {format_seconds(self.seconds)}: all cells first, then repetitions"
+            f"{self.chosen} of {self.planned} runs were estimated to fit into a budget of"
+            f" {format_seconds(self.seconds)}; each cell comes once before it is repeated"
         )
 
 

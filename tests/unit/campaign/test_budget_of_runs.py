@@ -54,7 +54,7 @@ def test_axes_come_first_then_cells_then_repetitions(plan: Plan) -> None:
     assert {run.topology for run in chosen.runs} == {"ring-2", "ring-4"}
     assert {run.workload for run in chosen.runs} == {"few", "many"}
     assert (len(chosen.runs), len(chosen.cells)) == (4, 2)
-    assert "4 of 24 runs were chosen for a budget of 12.0 s" in str(chosen.remarks[0])
+    assert "4 of 24 runs were estimated to fit into a budget of 12.0 s" in str(chosen.remarks[0])
     assert len({run.cell for run in within_budget(plan, 24.0, cost).runs}) == 4
     more = within_budget(plan, 40.0, cost)
     assert {run.seed for run in more.runs} == {1, 2}
@@ -95,6 +95,36 @@ def test_what_is_finished_takes_no_time_of_a_budget(
         assert (len(stored.runs), stored.out_of_time) == (24, 24 - done)
     assert not within_seconds(study, 9.0, 1).left_out
     assert not within_seconds(study, -1.0, 1).left_out
+
+
+@pytest.mark.parametrize(("cost_of_more", "done"), [(0.1, 24), (1000.0, 2)])
+def test_time_that_estimates_left_unused_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cost_of_more: float, done: int
+) -> None:
+    """Finished runs show that a run takes less, or more, than was estimated at first."""
+    seconds = {False: 20.0, True: cost_of_more}
+    study = ready(tmp_path)
+    monkeypatch.setattr(schedule, "cost_of", lambda *_: Cost(seconds[bool(ledger(study.results))]))
+    part = within_seconds(study, 45.0, 1)
+    assert len(part.left_out) == 22
+    assert execute([part], 1, unwatched, run=fake, deadline=time.monotonic() + 45.0) == ()
+    assert len(ledger(study.results)) == done
+    said = () if done == 24 else (BudgetRemark(chosen=2, planned=24, seconds=45.0),)
+    stored = load_plan(study.results)
+    assert (stored.remarks, stored.out_of_time) == (said, 24 - done)
+
+
+def test_a_budget_adds_nothing_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    study = ready(tmp_path)
+    monkeypatch.setattr(schedule, "cost_of", lambda *_: Cost(20.0))
+    part = within_seconds(study, 45.0, 1)
+    (name, _) = sorted({run.id for run in study.plan.runs} - part.left_out)
+    order(study, name, "guest")
+    failures = execute([part], 1, unwatched, run=fake, deadline=time.monotonic() + 45.0)
+    assert [failure.ended.run for failure in failures] == [name]
+    assert len(ledger(study.results)) == 1
 
 
 def test_a_budget_does_not_leave_out_what_is_done(

@@ -104,7 +104,8 @@ def test_remarks_are_stored_as_what_they_say() -> None:
     )
     assert StoredPlan.model_validate_json(plan.model_dump_json()) == plan
     assert [str(remark) for remark in remarks] == [
-        "4 of 24 runs were chosen for a budget of 12.0 s: all cells first, then repetitions",
+        "4 of 24 runs were estimated to fit into a budget of 12.0 s; each cell comes once before it"
+        " is repeated",
         "the time was over before 1 run more could be done",
         "the time was over before all cells were decided",
         "repetitions are added until m shows a difference (p < 0.05 / 4, for 4 looks at most),"

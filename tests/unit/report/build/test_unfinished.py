@@ -165,7 +165,7 @@ def test_a_budget_says_what_it_left_out_and_which_claims_that_leaves(
     lines = unfinished_lines(study)
     assert lines[:2] == [
         "2 of 4 runs finished, in 1 of 2 cells",
-        "  2 runs not run: the budget left no time",
+        "  2 runs not run: they did not fit into the budget",
     ]
     assert lines[-1].startswith(f"  {claims}: before: no hog ever runs on node 3; after: ")
     assert not study.holds
