@@ -179,8 +179,9 @@ class ClaimOutlook:
     `refuted` is the condition that refutes it, or why no run can show it.
     `smallest` is the smallest true change that `seeds` runs a variant would show, in `unit`, by the
     spread of stored runs of the same cell, parameters, variants and mode, at the level that the
-    verdict uses; None where fewer than two of each are stored, infinite where so few seeds show
-    nothing. `stored` is how many there are of the variant that has fewer. `published` is the
+    verdict uses; None where fewer than two of each are stored or none varies (`no_spread`),
+    infinite where so few seeds show nothing. `stored` is how many there are of the variant that
+    has fewer. `published` is the
     source's smallest change, `margin` what counts as no change, with its unit. Below `least` seeds
     no claim of the family can be shown; below `alone` it has an interval only if others of its
     family are shown, too. Both are None where no number of seeds is enough.
@@ -201,6 +202,7 @@ class ClaimOutlook:
     published: float | None
     margin: str
     too_few: bool
+    no_spread: bool
 
 
 def look_at_claims(plan: Plan, mode: str, folder: Path) -> tuple[ClaimOutlook, ...]:
@@ -294,8 +296,9 @@ def _claim_outlook(plan: Plan, mode: str, sample: _Sample, level: float, size: i
     seeds = len({run.seed for run in plan.runs_of(sample.cell)})
     scale = test.claim.scale if test else claim.scale_of(sample.unit)
     published = claim.change_on(scale).published if claim.direction else None
+    no_spread = test is not None and sample.stored > 1 and not test.varies
     shift = None
-    if test is not None:
+    if test is not None and not no_spread:
         shift = smallest_shift(test.before, test.after, runs=seeds, level=level)
     sized = test is not None and (claim.direction == "same" or published is not None)
     linear = unit_of_difference(sample.unit)
@@ -323,6 +326,7 @@ def _claim_outlook(plan: Plan, mode: str, sample: _Sample, level: float, size: i
         published=change_of(min(published, key=abs), scale) if published else None,
         margin=claim.margin_of(sample.unit),
         too_few=sized and test is not None and shift is not None and shift > test.claim.smallest,
+        no_spread=no_spread,
     )
 
 

@@ -99,6 +99,11 @@ class ClaimTest:
     shift: Shift
     fires: bool | None = True
 
+    @property
+    def varies(self) -> bool:
+        """Whether the runs of a side differ."""
+        return any(len(set(side)) > 1 for side in (self.before, self.after))
+
     @cached_property
     def p_value(self) -> float:
         """The p value of no change; for `same`, the larger one of a change by the margin."""

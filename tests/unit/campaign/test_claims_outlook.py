@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from numalab.campaign.outlook import ClaimOutlook, look_at_claims
-from numalab.cli.study.plan import _warnings, command
+from numalab.cli.study.plan import _warnings, command, smallest_text
 from numalab.places import project_dir
 from numalab.statistics.scale import Scale, change_of
 from numalab.study.claims import Claim
@@ -137,6 +137,20 @@ def test_the_claims_of_a_stored_study() -> None:
     assert {
         outlook.stored for outlook in outlooks_of("vma-grouping", None, "kvm", REPORTS).values()
     } == {0}
+
+
+@pytest.mark.parametrize(
+    ("measure", "varies"), [("vmstat_numa_miss", False), ("vmstat_numa_pte_updates", True)]
+)
+def test_stored_runs_without_spread_give_no_smallest_change(measure: str, *, varies: bool) -> None:
+    """0 in all runs does not mean that a change by +0 % would be shown."""
+    plan = plan_study(find_study("vma-grouping"))
+    names = {"from": "4.0-rc4", "to": "vmwrite"}
+    study = plan.study.model_copy(update={"claims": (claim(**names, measure=measure),)})
+    (outlook, *_) = look_at_claims(replace(plan, study=study), "icount", REPORTS)
+    assert outlook.stored == 5
+    assert (outlook.no_spread, outlook.smallest is not None) == (not varies, varies)
+    assert (smallest_text(outlook) == "unknown (no spread)") is not varies
 
 
 def test_runs_with_other_parameters_are_no_outlook() -> None:

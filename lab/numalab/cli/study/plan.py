@@ -151,7 +151,7 @@ def _claims(claims: Sequence[ClaimOutlook]) -> RenderableType:
         table.add_row(
             *map(Text, texts),
             change_text(claim.published, claim.unit),
-            change_text(claim.smallest, claim.unit),
+            smallest_text(claim),
         )
     return table
 
@@ -162,6 +162,11 @@ def _finite(claim: ClaimOutlook) -> dict[str, float | None]:
     return {
         name: None if value is None or isinf(value) else value for name, value in values.items()
     }
+
+
+def smallest_text(claim: ClaimOutlook) -> str:
+    """Return the smallest change that the runs of a claim show, or why it is unknown."""
+    return "unknown (no spread)" if claim.no_spread else change_text(claim.smallest, claim.unit)
 
 
 def change_text(value: float | None, unit: str) -> str:
