@@ -91,6 +91,11 @@ def test_results_are_no_different_from_themselves() -> None:
     done = numalab(EXAMPLE, EXAMPLE, "--fail-on", "worse")
     assert done.exit_code == 0
     assert f"{AFTER}: the same kernel in both" in done.stdout
+    cell = next(c for c in compare_results(*[Results(Path(EXAMPLE))] * 2).cells if c.cell == AFTER)
+    counts = cell.count("no difference shown"), len(unmeasured(cell))
+    assert sum(counts) == len(cell.measures)
+    same = f"{counts[0]} of {len(cell.measures)} measures: no difference shown"
+    assert f"{same}; {counts[1]} not comparable: neither result has a value" in done.stdout
     document = json.loads(numalab(EXAMPLE, EXAMPLE, "--json").stdout)
     assert (document["worse"], document["whole"]) == (False, True)
     outcomes = {m["comparison"]["outcome"] for c in document["cells"] for m in c["measures"]}

@@ -121,16 +121,25 @@ def _cell(cell: CellVersus) -> list[RenderableType]:
         style = OUTCOME_STYLES["not comparable"]
         parts.append(Text(f"{few} of {len(cell.measures)} measures: {TOO_FEW}", style))
     same = cell.count("no difference shown")
-    if same or not few:
-        parts.append(Text(f"{same} of {len(cell.measures)} measures: no difference shown", "dim"))
+    of_all = f" of {len(cell.measures)} measures"
+    texts = [f"{same}{of_all}: no difference shown"] if same or not few else []
+    if without := sum(not _is_measured(measure) for measure in cell.measures):
+        texts.append(
+            f"{without}{'' if texts else of_all} not comparable: neither result has a value"
+        )
+    if texts:
+        parts.append(Text("; ".join(texts), "dim"))
     return parts
 
 
 def _is_shown(measure: MeasureVersus) -> bool:
     """Leave out what shows no difference, what neither result could measure, and too few runs."""
-    measured = measure.comparison.before is not None or measure.comparison.after is not None
     is_same = measure.comparison.outcome == "no difference shown"
-    return measured and not is_same and not _has_too_few(measure)
+    return _is_measured(measure) and not is_same and not _has_too_few(measure)
+
+
+def _is_measured(measure: MeasureVersus) -> bool:
+    return measure.comparison.before is not None or measure.comparison.after is not None
 
 
 def _has_too_few(measure: MeasureVersus) -> bool:
