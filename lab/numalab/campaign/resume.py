@@ -17,7 +17,7 @@ from numalab.places import project_dir
 from numalab.results.layout import Results, has_ended, newest_first
 from numalab.results.plan import RepetitionsRemark, StoredPlan
 from numalab.results.reader import load_manifest, load_plan
-from numalab.study.model import study_digest, study_table
+from numalab.study.model import differing_inputs, study_digest, study_table
 from numalab.study.plan import Plan, select
 
 LOCK_PATIENCE = 10.0  # seconds until the workers of a killed numalab have ended
@@ -40,25 +40,24 @@ def new_results(plan: Plan) -> Results:
 def newest_results(plan: Plan) -> Results:
     """Return the newest results of a plan, to resume them. Raises UserError where none exist."""
     parent = project_dir() / "reports" / plan.name
-    stored = newest_first(parent)
-    own = next((results for results in stored if _is_of(plan, results)), None)
-    if own is None:
-        reason = "results of another version or preset" if stored else "no results to go on with"
-        raise UserError(f"there are {reason}; start anew without --resume", file=parent)
-    return own
+    reasons = []
+    for results in newest_first(parent):
+        with suppress(UserError):  # damaged, or of another version
+            if not (what := _differs(load_plan(results), plan)):
+                return results
+            reasons.append(f"the newest results, {results.path.name}, {what}, and are kept")
+    reason = next(iter(reasons), "there are no results to go on with")
+    raise UserError(f"{reason}; start anew without --resume", file=parent)
 
 
-def _is_of(plan: Plan, results: Results) -> bool:
-    """Return whether results are of this plan; damaged ones are not."""
-    with suppress(UserError):
-        return _same_runs(load_plan(results), plan)
-    return False
-
-
-def _same_runs(old: StoredPlan, plan: Plan) -> bool:
-    """Return whether a stored plan has the study's name and the same runs, whatever its claims."""
-    digests = study_digest(old.file), study_digest(study_table(plan.study))
-    return old.study == plan.name and digests[0] == digests[1]
+def _differs(old: StoredPlan, plan: Plan) -> str:
+    """Say how the runs of a stored plan differ from a study, but for claims; empty if equal."""
+    if old.study != plan.name:
+        return f"are of the study {old.study}"
+    new = study_table(plan.study)
+    if study_digest(old.file) == study_digest(new):
+        return ""
+    return f"differ from the study in {', '.join(differing_inputs(old.file, new))}"
 
 
 @contextmanager
@@ -134,11 +133,8 @@ def _stored_plan(plan: Plan, results: Results) -> StoredPlan | None:
         raise UserError("these results are compact, and take no new runs", file=results.path)
     if not results.plan.exists():
         return None
-    if not _same_runs(old := load_plan(results), plan):
-        reason = (
-            "these results are of another study or an older version;"
-            " name another folder with --output, or delete this one"
-        )
+    if what := _differs(old := load_plan(results), plan):
+        reason = f"these results {what}; name another folder with --output for new ones"
         raise UserError(reason, file=results.path)
     return old
 

@@ -335,6 +335,12 @@ def study_digest(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
+def differing_inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys that give two `study_table`s another digest."""
+    keys = [key for key in dict.fromkeys((*new, *old)) if key not in _OF_REPORT]
+    return tuple(key for key in keys if old.get(key) != new.get(key))
+
+
 def _with(study: Study, preset: Preset) -> dict[str, Any]:
     """Return the table of a study with the values of a preset."""
     table = study_table(study.model_copy(update={"presets": {}}))

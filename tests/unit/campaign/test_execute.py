@@ -343,8 +343,8 @@ def test_runs_of_other_inputs_are_not_mixed(tmp_path: Path) -> None:
     assert study.results.plan.read_bytes() == stored  # a refused command changes nothing
     changed = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
     renamed = replace(study, plan=replace(study.plan, name="other"))
-    for refused in (changed, renamed):
-        with pytest.raises(UserError, match="another study"):
+    for refused, why in ((changed, "differ from the study in seeds"), (renamed, "of the study tr")):
+        with pytest.raises(UserError, match=why):
             execute([refused], 2, unwatched, run=fake)
 
 

@@ -69,7 +69,7 @@ def test_a_patch_without_code_replaces_no_other_verdict(
     other = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
     for refused, why in (
         (rebuilt, "differs from today's inputs in kernel "),
-        (other, "of another study"),
+        (other, "these results differ from the study in seeds"),
     ):
         with pytest.raises(UserError, match=why):
             judged(refused, monkeypatch)

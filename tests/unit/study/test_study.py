@@ -124,8 +124,11 @@ def test_results_of_a_changed_study_are_not_mixed(tmp_path: Path) -> None:
     stored = read_json(results.plan)
     assert stored["file"]["question"] == plan.study.question
     write_json(results.plan, stored | {"file": {**stored["file"], "seeds": [77]}})
-    remedy = "another study or an older version; name another folder with --output, or delete"
+    remedy = "differ from the study in seeds; name another folder with --output for new ones"
     with pytest.raises(UserError, match=remedy):
+        write_plan(plan, results)
+    write_json(results.plan, stored | {"study": "other"})
+    with pytest.raises(UserError, match="these results are of the study other; name"):
         write_plan(plan, results)
 
 
