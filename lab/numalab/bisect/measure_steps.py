@@ -10,7 +10,7 @@ from numalab.bisect.history import History, Step
 from numalab.campaign.build import Builds, BuiltStudy, Setting, build, choose_plan_mode
 from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
 from numalab.campaign.resume import OnWait
-from numalab.campaign.stopping import StoppingRule
+from numalab.campaign.stopping import StoppingRule, require_one_meaning
 from numalab.errors import BuildError, HostError, LabError, UserError
 from numalab.files import make_dir, write_json
 from numalab.measure import MeasureKind
@@ -65,9 +65,14 @@ class Measuring:
         self._on_progress, self._watch, self._on_wait = on_progress, watch, on_wait
         self._prepared: dict[str, Builds | LabError] = {}
         self._setting: Setting | None = None
+        self._compared: list[StoredRun] = []
 
     def __call__(self, steps: Sequence[Step], count: int) -> list[StepValues]:
-        """Measure steps in `count` runs each. Raises HostError when this host made a run fail."""
+        """Measure steps in `count` runs each.
+
+        Raises HostError when this host made a run fail, UserError where runs define the measure in
+        several ways.
+        """
         ready = {}
         for step in steps:
             prepared = self._build(step)
@@ -148,6 +153,8 @@ class Measuring:
         if not wanted <= set(study.results.finished()):
             return StepValues(skipped="its runs were not done, as others failed", exit_code=1)
         runs = [run for run in load_runs(study.results)[1] if run.id in wanted]
+        self._compared += runs
+        require_one_meaning(self._measure, self._compared, self._bench.folder)
         values = tuple(run.value(self._measure) for run in runs)
         return StepValues(values, untimed=self._untimed(runs))
 

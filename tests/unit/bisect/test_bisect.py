@@ -324,6 +324,14 @@ def test_a_series_is_bisected_and_its_runs_are_kept(bench: Bench) -> None:
     assert ledger(Results(bench.folder)) == done
 
 
+def test_steps_of_two_meanings_of_the_measure_are_not_compared(bench: Bench) -> None:
+    again(bench)
+    path = next(bench.folder.rglob("measures.json"))
+    path.write_text(path.read_text().replace('"definition": "d"', '"definition": "other"'))
+    with pytest.raises(UserError, match=f"{RULE.measure} cannot be tested: its definition"):
+        again(bench)
+
+
 def unprepared(bench: Bench) -> BuiltStudy:
     """A study of the bench's folder, enough to order how its runs end."""
     return BuiltStudy(bench.plan, None, Results(bench.folder), None)  # type: ignore[arg-type]

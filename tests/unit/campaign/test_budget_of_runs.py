@@ -300,6 +300,19 @@ def test_a_lost_run_of_a_repetition_is_tried_again_and_the_rule_goes_on(tmp_path
     assert len(ledger(study.results)) == 24
 
 
+def test_a_rule_pools_no_values_of_a_measure_that_changed(tmp_path: Path) -> None:
+    """As where numalab was upgraded between two calls."""
+    study = ready(tmp_path, MATRIX.replace("seeds = [1, 2, 3]", "seeds = [1, 2]"))
+    execute([study], 2, unwatched, run=fake)
+    path = study.results.run("ring-2_few_after_2").measures
+    path.write_text(path.read_text().replace('"definition": "d"', '"definition": "other"'))
+    other = StoppingRule("no_such_measure", 3)
+    assert execute([study], 2, unwatched, rule=other, run=fake) == ()
+    changed = "task_migrations cannot be tested: its definition changed between the runs"
+    with pytest.raises(UserError, match=changed):
+        execute([study], 2, unwatched, rule=StoppingRule("task_migrations", 6), run=fake)
+
+
 def test_repetitions_end_at_the_most(tmp_path: Path) -> None:
     study = ready(tmp_path, MATRIX.replace('["ring-4", "ring-2"]', '["ring-2"]'))
     rule = StoppingRule("no_such_measure", 4)
