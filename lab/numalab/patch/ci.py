@@ -7,6 +7,7 @@ from numalab.patch.standard import PATCHED
 from numalab.patch.text import (
     NOT_SHOWN,
     ONE_SIDED,
+    REDEFINED,
     UNDECIDED,
     UNTESTED,
     case_lines,
@@ -58,6 +59,7 @@ def render_patch_junit(verdict: PatchVerdict) -> str:
         (UNDECIDED, verdict.undecided),
         (UNTESTED, verdict.untested),
         (ONE_SIDED, verdict.one_sided),
+        (REDEFINED, verdict.redefined),
     ):
         for name in names:
             _case(suite, verdict, name, "", "")

@@ -34,6 +34,7 @@ from numalab.patch.verdict import (
     PatchVerdict,
     changes_of,
     headlines_of_one,
+    headlines_redefined,
     lost_of,
     smallest_cell,
     standing_out,
@@ -274,7 +275,9 @@ def _judged(
     ran = {run.cell for run in outcome.runs}
     reachable = len(study.plan.cells) - len(outcome.unreached)
     one_sided = headlines_of_one(outcome, study.plan.cells)
-    compared = len(outcome.compared(study.plan.cells)) - len({row.cell for row in one_sided})
+    redefined = headlines_redefined(outcome, study.plan.cells)
+    left_out = {row.cell for row in one_sided} | {cell for cell, _ in redefined}
+    compared = len(outcome.compared(study.plan.cells)) - len(left_out)
     failed = outcome.failed(study.plan.cells)
     undecided, reports = undecided_of(outcome), reports_of(outcome)
     why = () if lost is not None else cell_remarks(outcome, study.plan.cells)
@@ -322,6 +325,7 @@ def _judged(
         undecided=undecided,
         untested=untested_of(outcome, study.plan.cells),
         one_sided=tuple(f"{row.name} in {row.cell}" for row in one_sided),
+        redefined=tuple(f"{name} in {cell}" for cell, name in redefined),
         remarks=tuple(remarks),
     )
 

@@ -24,6 +24,7 @@ MOST_LINES = 25
 UNDECIDED = "UNDECIDED (the same command adds runs)"
 NOT_SHOWN = "no change shown"
 ONE_SIDED = "one kernel alone has values of it"
+REDEFINED = "runs of several versions of numalab define it in several ways"
 UNTESTED = "MAY DIFFER (not tested by fresh runs)"
 # How many changes of a kind and reports, and how many measures without a change (twice as many
 # where nothing changed): the first pair with which all lines have room.
@@ -48,6 +49,9 @@ _HEADLINES: dict[Word, str] = {
 }
 _ONE_SIDED = "undecided: one kernel alone has the measures that decide"
 _FAILED_OR_ONE_SIDED = "undecided: runs failed, or one kernel alone has the measures that decide"
+_REDEFINED = (
+    "undecided: runs define the measures that decide in several ways; name another --output"
+)
 _TITLES = {"regressed": "REGRESSED", "improved": "IMPROVED", "changed": "CHANGED"}
 
 
@@ -76,6 +80,8 @@ def headline(verdict: PatchVerdict) -> str:
     """Return the verdict as one sentence."""
     if verdict.word == "runs failed" and verdict.one_sided:
         return _FAILED_OR_ONE_SIDED
+    if verdict.word == "undecided" and verdict.redefined and not verdict.undecided:
+        return _REDEFINED  # the same command would not help
     is_alone = verdict.one_sided and not (verdict.undecided or verdict.time_over)
     if verdict.word == "undecided" and is_alone:
         return _ONE_SIDED

@@ -28,6 +28,7 @@ from numalab.patch.standard import BASELINE, PATCHED
 from numalab.patch.unchanged import Unchanged, unchanged_rows
 from numalab.patch.warned import KernelReport
 from numalab.reach.model import PatchReach, Side
+from numalab.report.build.study import several_meanings
 from numalab.results.plan import Cell
 from numalab.statistics.comparison import FEWEST, LEVEL, rank_p
 from numalab.statistics.sequential import LOOKS
@@ -124,7 +125,8 @@ class PatchVerdict:
     `subjects` are those of its patches, `place` file and line of the first change that ran,
     `versions` those of the programs that took part. `cells_run` of the planned `cells` have a
     finished run, and `compared` have enough of both kernels, with the same headline measures;
-    `one_sided` are those that one kernel alone has.
+    `one_sided` are those that one kernel alone has, `redefined` those that its runs define in
+    several ways.
     """
 
     name: str
@@ -148,6 +150,7 @@ class PatchVerdict:
     undecided: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
     one_sided: tuple[str, ...] = ()
+    redefined: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
     command: str = ""
@@ -220,6 +223,18 @@ def unchanged_of(
 def headlines_of_one(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[OneSided, ...]:
     """Return the headline measures that one kernel alone has: their cells are not compared."""
     return tuple(row for row in outcome.one_sided(cells) if row.name in HEADLINES)
+
+
+def headlines_redefined(
+    outcome: ExperimentOutcome, cells: Sequence[Cell]
+) -> tuple[tuple[Cell, str], ...]:
+    """Return the headline measures that runs define in several ways: their cells are not compared.
+
+    Such are the runs of a folder that is continued with a newer numalab.
+    """
+    every = {cell: [run for run in outcome.runs if run.cell == cell] for cell in cells}
+    mixed = {cell: several_meanings(every[cell]) for cell in outcome.compared(cells)}
+    return tuple((cell, name) for cell in mixed for name in HEADLINES if name in mixed[cell])
 
 
 def untested_of(outcome: ExperimentOutcome, cells: Sequence[Cell]) -> tuple[str, ...]:

@@ -216,6 +216,24 @@ def test_a_cell_with_a_headline_measure_of_one_kernel_alone_is_not_compared() ->
     assert partly.remarks == (f"only the patched kernel has values of {LACKS}, in 1 cell",)
 
 
+def test_a_cell_whose_runs_define_a_headline_measure_in_two_ways_is_not_compared() -> None:
+    """As where a newer numalab continues an experiment."""
+    first, *rest = measured(CELL, (1.0, 2.0, 3.0))
+    measure = first.measures[LACKS]
+    older = replace(measure, info=replace(measure.info, definition="Another."))
+    runs = [replace(first, measures={**first.measures, LACKS: older}), *rest]
+    mixed = verdict_on(runs)
+    assert (mixed.word, mixed.compared) == ("undecided", 0)
+    assert mixed.redefined == (f"{LACKS} in {CELL}",)
+    assert mixed.remarks == (f"{LACKS} is not compared: its definition changed",)
+    text = render_verdict(mixed)
+    assert text.startswith("verdict    undecided: runs define the measures that decide in several")
+    skipped = [case.get("name") for case in ET.fromstring(render_patch_junit(mixed))[0]]
+    assert skipped[-1] == mixed.redefined[0]
+    partly = verdict_on([*runs, *measured(Cell("ring-4", "w"), (1, 2, 3))])
+    assert (partly.word, partly.compared) == ("partly compared", 1)
+
+
 def test_a_headline_names_what_else_keeps_cells_from_being_compared() -> None:
     none, other = (None,) * 3, Cell("ring-4", "w")
     runs = [*measured(CELL, none), measured(other, (1, 2, 3))[0]]
