@@ -138,7 +138,8 @@ def test_a_trace_buffer_that_overflows(make_machine: MakeMachine, tmp_path: Path
     machine = replace(make_machine(), trace_memory_mib=1)
     script = f"{MARK} first; perf bench sched pipe -l 4000 >/dev/null; {MARK} last"
     run_dir = RunDir(tmp_path / "run")
-    run_guest(machine, Job(("sh", "-c", script), events=EVENTS), run_dir, limits=LIMITS)
+    on_one_cpu = ("taskset", "-c", "1", "sh", "-c", script)  # each CPU has a buffer
+    run_guest(machine, Job(on_one_cpu, events=EVENTS), run_dir, limits=LIMITS)
     assert sum(stats.overrun for stats in parse_trace_stats(run_dir.trace_stats.read_text())) > 1000
     text = trace_text(run_dir)
     assert " last" in text and " first" not in text
