@@ -56,6 +56,11 @@ class Choice:
     emulator: BuiltEmulator | None = None
     cold: bool = False
 
+    @property
+    def has_long_turns(self) -> bool:
+        """Whether a busy vCPU may keep others waiting for many milliseconds, as in QEMU 7.2."""
+        return self.mode in ("icount", "tcg") and self.emulator is None
+
 
 def pick_mode(
     asked: str,

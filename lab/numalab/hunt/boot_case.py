@@ -185,15 +185,14 @@ def _run(case: Case, bench: HuntBench, seed: int, directory: RunDir) -> _Ended:
     )
     files = bench.builds.files[WORKLOAD]
     shaken = [f"{IN_GUEST}/{shaker().stem}"] if shaker().stem in files else []
-    argv: tuple[str, ...] = (*shaken, f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads))
+    turns = ["env", "LONG_TURNS=1"] if bench.choice.has_long_turns else []
+    argv: tuple[str, ...] = (*turns, *shaken, f"{IN_GUEST}/{WORKLOAD}", render_loads(case.loads))
     if bench.scheduler is not None:
         argv, files = bench.scheduler.around(argv), {**files, **bench.scheduler.files}
     job = Job(
-        argv=argv,
-        events=EVENTS,
-        files=files,
+        argv=argv, events=EVENTS, files=files,
         buffer_kib=max(64, (_TRACE_MIB << 10) // case.machine.cpu_count),
-    )
+    )  # fmt: skip
     looks: list[MemoryLook] = []
 
     def look(memory: HeldMemory) -> None:

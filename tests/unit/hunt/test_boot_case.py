@@ -10,7 +10,9 @@ import polars as pl
 import pytest
 
 from numalab.capture.decode import Decoded
+from numalab.emulator.emulator_artifact import BuiltEmulator
 from numalab.errors import GuestLost, HostBusy, HostError, LossCause
+from numalab.guest.kvm import Choice
 from numalab.guest.run import Remark, RemarkKind
 from numalab.hunt import boot_case as module
 from numalab.hunt.boot_case import WORKLOAD, HuntBench, boot_case
@@ -29,7 +31,7 @@ BENCH = cast(
     SimpleNamespace(
         kernel=SimpleNamespace(name="k", groups=Construction.NOW),
         builds=SimpleNamespace(files={WORKLOAD: {}}),
-        choice=SimpleNamespace(mode="icount"),
+        choice=Choice("icount", "host", ""),
         varies_boot=False,
         reach=None,
         calls=None,
@@ -324,3 +326,24 @@ def test_a_boot_that_confirms_has_a_command_line_of_its_seed(
         boot_case(case, bench, seed)
     assert lines[0] == lines[1] == ()
     assert lines[2] == lines[4] != lines[3]
+
+
+def test_a_driver_is_warned_of_emulators_on_which_cpus_wait_long(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = []
+
+    def lost(_machine: Machine, job: Job, *_: Any, **__: Any) -> SimpleNamespace:
+        words.append(job.argv)
+        raise GuestLost("QEMU was killed", cause=LossCause.HOST)
+
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(
+        module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
+    )
+    monkeypatch.setattr(module, "run_guest", lost)
+    own = cast(BuiltEmulator, SimpleNamespace(program=tmp_path))
+    for emulator in (None, own):
+        choice = Choice("icount", "host", "", emulator)
+        boot_case(case, cast(HuntBench, SimpleNamespace(**{**vars(BENCH), "choice": choice})), 1)
+    assert words[0] == ("env", "LONG_TURNS=1", *words[1])
