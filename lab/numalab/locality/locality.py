@@ -139,8 +139,8 @@ def locality(
 
 def _tasks_of_command(events: pl.DataFrame) -> dict[int, str]:
     """Return the last names of the command's tasks by pid: of those that began after what wrote the
-    mark at its start, or if that is lost, after the recorder of mappings, without what wrote the
-    one at its end and the kernel's workers.
+    mark at its start, or if that is lost, after the recorder of mappings, without that, what wrote
+    the mark at its end and the kernel's workers.
 
     A task gets its name as it executes a program, so it may leave a CPU by another one than it came
     by, and a short one never comes again. Its first name is that of its parent, but a worker's own
@@ -165,7 +165,7 @@ def _tasks_of_command(events: pl.DataFrame) -> dict[int, str]:
         for pid, name in names.items()
         if pid > before
         and pid not in ended
-        and first[pid] != "kthreadd"
+        and first[pid] not in (RECORDER, "kthreadd")
         and not first[pid].startswith("kworker/")
     }
 

@@ -121,15 +121,15 @@ def test_a_command_that_was_never_interrupted_has_the_name_by_which_it_ended(
     trace: Trace, three_nodes: Topology
 ) -> None:
     events = trace.table(
-        trace.switch(90 * MS, 0, "idle", f"{RECORDER}:5"),
+        trace.switch(90 * MS, 0, "idle", f"{RECORDER}:8"),  # `marked` was the recorder's parent
         trace.mark(100 * MS, COMMAND[0], pid=6),
-        trace.switch(100 * MS, 1, "marked:6", "marked:7"),
-        trace.switch(110 * MS, 1, "prog:7", "marked:6"),
-        trace.mark(130 * MS, COMMAND[1]),
+        trace.switch(100 * MS, 1, "marked:6", "marked:9"),
+        trace.switch(110 * MS, 1, "prog:9", "marked:6"),
+        trace.mark(130 * MS, COMMAND[1], pid=6),
     )
-    rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (6, 7)]
+    rows = [row(100, 1, pid, [9, 0, 0], 1) for pid in (6, 8, 9)]
     accesses = locality(events, three_nodes, JoinedTables(pl.DataFrame(rows), EMPTY))
-    assert [task.pid for task in accesses.threads] == [7]
+    assert [task.pid for task in accesses.threads] == [9]
 
 
 def test_a_command_s_threads_may_have_any_names(trace: Trace, three_nodes: Topology) -> None:
