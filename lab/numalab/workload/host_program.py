@@ -9,8 +9,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,14 +27,9 @@ from numalab.workload.luggage import (
     add_libraries,
     take_preloaded,
 )
+from numalab.workload.luggage_folders import FOLDER, folder_script, take_folders, through_links
 from numalab.workload.starters import program_place
 
-MOST_OF_FOLDER = 64 << 20  # of the current folder, which nobody named
-MOST_FILES = 4000  # of the current folder, with empty folders
-_MOST_REMARKS = 5  # on links
-MOST_OF_NAMES = 32 << 10  # bytes, of empty folders, in one word (MAX_ARG_STRLEN, execve(2))
-
-_FOLDER = f"{FILES}/folder"  # the copy of the current folder
 _STDIN = f"{FILES}/stdin"
 _PROGRAM = "host/program"
 LOADER = "host/bin"  # below /job/files, the dynamic loader, under the name of the program
@@ -104,12 +98,7 @@ def guest_command(
     here = here or bool(around.add) or (path is not None and not words[place].startswith("/"))
     here = here or (path is None and any(map(_is_file_here, words[1:])))
     if here:
-        for item in around.add:
-            _add(luggage, item)
-        _add_current_folder(luggage)
-        if len(shlex.join(luggage.folders)) > MOST_OF_NAMES:
-            luggage.remarks.append(f"{len(luggage.folders)} empty folders stay here")
-            luggage.folders.clear()
+        take_folders(luggage, around.add)
     _check_folder(luggage, around.folder)
     before = (word.partition("=") for word in words[:place] if "=" in word)  # of `env A=B`
     env = {**around.env, **{name: value for name, _, value in before}}
@@ -171,105 +160,6 @@ def _is_file_here(word: str) -> bool:
         return False
 
 
-def _add(luggage: Luggage, item: str) -> None:
-    """Take along what an option names: FILE, FOLDER, or either with `:TARGET`."""
-    text, _, target = item.rpartition(":")
-    if not text or Path(item).exists():
-        text, target = item, ""
-    path = Path(text)
-    name = target or (path.name if path.is_absolute() or ".." in path.parts else text)
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if name.startswith("/") or ".." in parts:
-        reason = f"{name!r} is not a path below the working folder of the guest"
-        raise UserError(reason, key="--add")
-    if not path.exists():
-        raise UserError("no such file or folder", file=path, key="--add")
-    below = "/".join(["folder", *parts])
-    left = list[Path]()
-    for file in _walk(path, left, hidden=True) if path.is_dir() else ():
-        _take(luggage, f"{below}/{file.relative_to(path)}", file)
-    if not path.is_dir():
-        luggage.put(below, path)
-    _remark_links(luggage, left)
-
-
-def _add_current_folder(luggage: Luggage) -> None:
-    here, size, paths, left = Path.cwd(), 0, list[Path](), list[Path]()
-    for path in _walk(here, left):
-        with suppress(OSError):
-            size += path.stat().st_size
-            paths.append(path)
-        if size > MOST_OF_FOLDER or len(paths) > MOST_FILES:
-            luggage.remarks.append(
-                f"the current folder holds more than {MOST_OF_FOLDER >> 20} MiB or {MOST_FILES}"
-                " files and stays here; --add FILE takes along what the program reads"
-            )
-            return
-    for path in paths:
-        if not os.access(path, os.R_OK):
-            luggage.remarks.append(f"{shown(path)} cannot be read, and stays here")
-            continue
-        _take(luggage, f"folder/{path.relative_to(here)}", path)
-    added = {f"{name}/" for name in (*luggage.files, *luggage.folders)}
-    links = (path.relative_to(here) for path in left)
-    _remark_links(luggage, [
-        link for link in links if not any(name.startswith(f"folder/{link}/") for name in added)
-    ])  # fmt: skip
-
-
-def _take(luggage: Luggage, name: str, path: Path) -> None:
-    """Take along a file, or an empty folder."""
-    if path.is_dir():
-        luggage.folders.append(os.path.normpath(name))
-    else:
-        luggage.put(name, path)
-
-
-def _remark_links(luggage: Luggage, links: Sequence[Path]) -> None:
-    for link in links[:_MOST_REMARKS]:
-        target = shown(Path(os.path.realpath(link)))
-        reason = f"the link {shown(link)} stays here, as it leads to {target}"
-        luggage.remarks.append(f"{reason}; --add takes along what the program reads")
-    if len(links) > _MOST_REMARKS:
-        luggage.remarks.append(f"{len(links) - _MOST_REMARKS} more links stay here")
-
-
-def _walk(folder: Path, left: list[Path], *, hidden: bool = False) -> Iterator[Path]:
-    """Yield the regular files and the empty folders below a folder, in order.
-
-    Links are followed to files and folders inside it, but to no folder that holds them. Other links
-    are appended to `left`; so are those to hidden files, unless `hidden` files are taken.
-    """
-    top = Path(os.path.realpath(folder))
-
-    def below(where: Path, above: tuple[Path, ...]) -> Iterator[Path]:
-        above = (*above, Path(os.path.realpath(where)))
-        names = list[str]()
-        with suppress(OSError):
-            every = (path.name for path in where.iterdir())
-            names = sorted(name for name in every if hidden or not name.startswith("."))
-        if not names:
-            yield where
-        for name in names:
-            path = where / name
-            if path.is_symlink() and not leads_inside(path, above):
-                left.append(path)
-            elif path.is_dir():
-                yield from below(path, above)
-            elif path.is_file():
-                yield path
-
-    def leads_inside(link: Path, above: tuple[Path, ...]) -> bool:
-        target = Path(os.path.realpath(link))
-        if not target.exists() or not target.is_relative_to(top):
-            return False
-        parts = target.relative_to(top).parts
-        is_hidden = not hidden and any(part.startswith(".") for part in parts)
-        return not is_hidden and not any(upper.is_relative_to(target) for upper in above)
-
-    return below(folder, ())
-
-
 def _check_folder(luggage: Luggage, folder: str | None) -> None:
     """Raise UserError unless a relative working folder lies in what is taken along."""
     if folder is None or folder.startswith("/"):
@@ -277,7 +167,7 @@ def _check_folder(luggage: Luggage, folder: str | None) -> None:
     name = os.path.normpath(folder)
     if name.split("/")[0] == "..":
         raise UserError(f"{folder!r} is not below the current folder", key="--cwd")
-    below = f"folder/{name}/"
+    below = f"{through_links(luggage, f'folder/{name}')}/"
     names = (*luggage.files, *(f"{folder}/" for folder in luggage.folders))
     if name != "." and not any(file.startswith(below) for file in names):
         reason = f"no file that goes to the guest lies below {folder!r}"
@@ -299,7 +189,7 @@ def _program(luggage: Luggage, word: str, path: Path, in_guest: InGuest) -> list
         _check_interpreter(path, start, in_guest)
     header = read_header(path) if start.startswith(_MAGIC) else ""
     name = f"folder/{os.path.normpath(path)}"  # where the copy of the current folder has it
-    if name not in luggage.files:
+    if through_links(luggage, name) not in luggage.files:
         name = f"{_PROGRAM}/{path.name}"
         luggage.put(name, path)
     inside = f"{FILES}/{name}"
@@ -359,10 +249,9 @@ def _surround(luggage: Luggage, around: Surroundings, here: bool) -> None:
         words = ["sh", script, f"{seconds * 100:.0f}", f"{seconds:g}", *words]
     steps = []
     if here or around.folder is not None:
-        folder = os.path.normpath(Path(_FOLDER) / (around.folder or "."))
-        empty = (f"{FILES}/{name}" for name in luggage.folders)
-        folders = shlex.join(dict.fromkeys([_FOLDER, *empty]))
-        steps.append(f"mkdir -p {folders} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
+        folder = os.path.normpath(Path(FOLDER) / (around.folder or "."))
+        make = folder_script(luggage)
+        steps.append(f"{make} && cd {shlex.quote(folder)} || exit {NO_FOLDER}")
     if around.returns:
         steps.append(f"mkdir -p {OUT}; OUT={OUT}; export OUT")
     source = ""

@@ -38,12 +38,14 @@ InGuest = Callable[[str], bool]
 class Luggage:
     """What goes along: `files` by their name below `FILES`, and the words that use them.
 
-    `folders` are empty ones. `preload` is a value of LD_PRELOAD for the guest, `preloaded` are the
-    files on this host.
+    `folders` are empty ones. `links` are links to folders, with the target of each relative to its
+    own folder. `preload` is a value of LD_PRELOAD for the guest, `preloaded` are the files on this
+    host.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from numalab.errors import UserError, WorkloadFailed
-from numalab.workload import host_program, luggage
+from numalab.workload import luggage, luggage_folders
 from numalab.workload.elf import cached_libraries
 from numalab.workload.exit_status import explain_status
 from numalab.workload.host_program import GuestCommand, Surroundings, guest_command
@@ -55,6 +55,18 @@ def elf_header(machine: int, bits: int) -> bytes:
     header[16:20] = (2).to_bytes(2, "little") + machine.to_bytes(2, "little")
     header[20] = 1
     return bytes(header)
+
+
+def run_on_host(command: GuestCommand, root: Path) -> Path:
+    """Do in `root` what the guest does before the command; return the copied folder."""
+    for name, data in command.files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    script = command.argv[2].replace("/job/files", str(root)).partition("; exec")[0]
+    for _ in range(2):  # a session does it before each command
+        subprocess.run(["sh", "-c", script], check=True)
+    return root / "folder"
 
 
 def names(files: object) -> set[str]:
@@ -342,21 +354,95 @@ def test_linked_and_empty_folders_go_along(folder: Path, tmp_path: Path) -> None
     (outside / "z").write_text("3")
     Path("cfg").symlink_to(outside)
     command = guest_command(["./run.sh"], GUEST_ONLY, Surroundings(folder="my logs"))
-    shared = {f"folder/{place}shared/y" for place in ("current/", "v2/")}
-    taken = {"folder/run.sh", "folder/common/y", "folder/current/x", "folder/v2/x", *shared}
+    taken = {"folder/run.sh", "folder/common/y", "folder/v2/x"}
     assert names(command.files) == taken
-    made = "mkdir -p /job/files/folder /job/files/folder/current/common '/job/files/folder/my logs'"
-    assert f"{made} /job/files/folder/outer /job/files/folder/v2/common && cd" in command.argv[2]
+    made = run_on_host(command, tmp_path / "guest")
+    assert {path.name for path in made.iterdir() if path.is_dir()} == {
+        *("common", "current", "my logs", "outer", "v2")
+    }
+    assert (made / "current/shared/y").read_text() == "2"
+    assert (made / "v2/up").resolve() == made
+    assert (made / "current/common").is_dir()
     assert command.remarks[0] == (
         f"the link cfg stays here, as it leads to {outside}; "
-        "--add takes along what the program reads"
+        "--add FILE takes along what the program reads"
     )
-    left = [remark.split()[2] for remark in command.remarks[:-1]]
-    assert left == ["cfg", "current/up", "loop", "nowhere", "secret"]
-    assert command.remarks[-1] == "1 more links stay here"
+    left = [remark.split()[2] for remark in command.remarks]
+    assert left == ["cfg", "loop", "nowhere", "secret"]
     added = guest_command(["./run.sh"], GUEST_ONLY, Surroundings(add=("cfg",)))
     assert names(added.files) == {*taken, "folder/cfg/z"}
     assert not any("cfg" in remark for remark in added.remarks)
+
+
+def test_links_with_added_files_in_their_place_stay_here(folder: Path) -> None:
+    Path("v2").mkdir()
+    Path("v2/x").write_text("1")
+    Path("current").symlink_to("v2")
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(add=("current",)))
+    assert names(command.files) == {"folder/v2/x", "folder/current/x"}
+    assert command.remarks == ()
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(add=("v2/x:current/y",)))
+    assert names(command.files) == {"folder/v2/x", "folder/current/y"}
+    assert command.remarks == ("the link current stays here, as --add puts files in its place",)
+    assert "ln" not in command.argv[2].split()
+
+
+def test_a_program_and_a_working_folder_may_lie_behind_links(folder: Path) -> None:
+    Path("v2/sub").mkdir(parents=True)
+    Path("v2/sub/run.sh").write_text("#!/bin/sh\n")
+    Path("v2/sub/run.sh").chmod(0o755)
+    Path("current").symlink_to(folder / "v2")
+    around = Surroundings(folder="current/sub")
+    command = guest_command(["current/sub/run.sh"], GUEST_ONLY, around)
+    assert names(command.files) == {"folder/v2/sub/run.sh"}
+    assert command.argv[-1] == "/job/files/folder/current/sub/run.sh"
+    assert (
+        "ln -sfn v2 /job/files/folder/current && cd /job/files/folder/current/sub"
+        in (command.argv[2])
+    )
+    with pytest.raises(UserError, match="no file that goes to the guest lies below 'current/x'"):
+        guest_command(["ls"], GUEST_ONLY, Surroundings(folder="current/x"))
+
+
+def test_packages_that_link_each_other_are_taken_once(folder: Path) -> None:
+    """Workspaces of npm: on each path that leads to it, 12 packages would be 12! copies."""
+    count = 12
+    for package in range(count):
+        deps = Path(f"w/p{package}/deps")
+        deps.mkdir(parents=True)
+        (deps.parent / "index.js").write_text("")
+        for other in set(range(count)) - {package}:
+            (deps / f"p{other}").symlink_to(f"../../p{other}")
+    for add in ((), ("w",)):
+        command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder=".", add=add))
+        assert len(command.files) == count
+        assert command.argv[2].count("ln -sfn ../../p") == count * (count - 1)
+        assert command.remarks == ()
+
+
+def test_a_virtual_environment_counts_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(luggage_folders, "MOST_FILES", 5)
+    Path("venv/lib").mkdir(parents=True)
+    for number in range(3):
+        Path(f"venv/lib/{number}").write_text("")
+    Path("venv/lib64").symlink_to("lib")
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
+    assert (len(command.files), command.remarks) == (3, ())
+    for number in range(3):
+        Path(f"dangling{number}").symlink_to("missing")
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
+    assert command.files == {}
+    assert "more than 64 MiB or 5 files and links" in command.remarks[0]
+
+
+def test_a_folder_may_be_deeper_than_the_stack_of_python(folder: Path) -> None:
+    for _ in range(1200):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("f").write_text("")
+    os.chdir(folder)
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
+    assert names(command.files) == {f"folder/{'d/' * 1200}f"}
 
 
 def test_links_and_empty_folders_are_added(folder: Path, tmp_path: Path) -> None:
@@ -367,22 +453,37 @@ def test_links_and_empty_folders_are_added(folder: Path, tmp_path: Path) -> None
     (tmp_path / "empty").mkdir()
     add = (str(tmp_path / "data"), f"{tmp_path}/empty:logs")
     command = guest_command(["ls"], GUEST_ONLY, Surroundings(add=add))
-    assert names(command.files) == {"folder/data/cur/z", "folder/data/real/z"}
-    assert "mkdir -p /job/files/folder /job/files/folder/logs && cd" in command.argv[2]
-    assert [remark.split()[2] for remark in command.remarks] == [str(tmp_path / "data/out")]
+    assert names(command.files) == {"folder/data/real/z"}
+    assert (
+        "mkdir -p /job/files/folder /job/files/folder/logs"
+        " && ln -sfn real /job/files/folder/data/cur && cd"
+    ) in command.argv[2]
+    out = tmp_path / "data/out"
+    assert command.remarks == (f"the link {out} stays here, as it leads to {tmp_path}",)
+
+
+def test_many_links_that_stay_here_are_few_remarks(folder: Path) -> None:
+    Path("w").mkdir()
+    for number in range(2000):
+        Path(f"w/{number:04}").symlink_to("/nowhere")
+    command = guest_command(["ls"], GUEST_ONLY, Surroundings(add=("w",)))
+    left = [remark.split()[2] for remark in command.remarks[:-1]]
+    assert left == [f"w/{number:04}" for number in range(5)]
+    assert command.remarks[-1] == "1995 more links stay here"
 
 
 def test_too_many_empty_folders_stay_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_program, "MOST_OF_NAMES", 20)
+    monkeypatch.setattr(luggage_folders, "MOST_OF_NAMES", 20)
     for name in ("a", "b", "c"):
         Path(name).mkdir()
+    Path("link").symlink_to("a")
     command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
-    assert command.remarks == ("3 empty folders stay here",)
+    assert command.remarks == ("3 empty folders and 1 links to folders stay here",)
     assert "mkdir -p /job/files/folder && cd" in command.argv[2]
 
 
 def test_a_large_folder_stays_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_program, "MOST_OF_FOLDER", 1000)
+    monkeypatch.setattr(luggage_folders, "MOST_OF_FOLDER", 1000)
     Path("run.sh").write_text("#!/bin/sh\n")
     Path("run.sh").chmod(0o755)
     Path("large").write_bytes(bytes(1001))
