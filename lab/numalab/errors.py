@@ -16,11 +16,13 @@ _QUOTED = re.compile(r"'([^']{1,80})'")
 class LabError(Exception):
     """A failure with a message for the user, without a traceback.
 
-    `printed`: the stdout and stderr of a guest's command that had ended.
+    `printed`: the stdout and stderr of a guest's command that had ended. `notes`: for the user,
+    about its guest and its files.
     """
 
     exit_code: ClassVar[int] = 70
     printed: tuple[bytes, bytes] = (b"", b"")
+    notes: tuple[str, ...] = ()
 
 
 class UserError(LabError):
@@ -127,7 +129,7 @@ class GuestLost(LabError):
 
     def moved(self, kept: Path) -> "GuestLost":
         """Return the error with the new name of the folder."""
-        return GuestLost(
+        lost = GuestLost(
             self.reason,
             cause=self.cause,
             kept=kept,
@@ -135,6 +137,8 @@ class GuestLost(LabError):
             note=self.note,
             tail=self.tail,
         )
+        lost.notes = self.notes
+        return lost
 
 
 class BuildError(LabError):

@@ -160,7 +160,7 @@ def test_a_seed_gives_one_trace_and_a_study_one_document(tmp_path: Path) -> None
     [
         ("rm -f /job/out/stdout", 9, "the guest left no stdout"),
         ("rm -f /job/out/sched_domains.txt; mkdir /job/out/dmesg.txt", 9, "the guest left no"),
-        ("dd if=/dev/zero of=/job/out/big bs=1M", 9, "job disk may be full"),
+        ("dd if=/dev/zero of=/job/out/big bs=1M", 9, "the job disk (128 MiB) is full"),
     ],
 )
 def test_what_a_guest_withholds_is_one_message(script: str, code: int, message: str) -> None:

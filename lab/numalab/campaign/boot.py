@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from numalab.campaign.build import Builds, with_choice, with_kernel
 from numalab.campaign.check import check_topology, kernel_remarks
-from numalab.errors import GuestLost, HostError, LabError, UserError, WorkloadFailed
+from numalab.errors import GuestLost, HostError, LabError, UserError
 from numalab.files import check_free, left_by_guest, make_dir, replacing
 from numalab.guest.console import Beat
 from numalab.guest.kvm import Choice
-from numalab.guest.run import Outcome, Remark, RemarkKind, full_disk, is_full, run_guest
+from numalab.guest.run import Outcome, Remark, RemarkKind, require_room, run_guest
 from numalab.guest.watch import Limits
 from numalab.kernel.kernel_artifact import BuiltKernel
 from numalab.kernel.kernel_specs import KernelSpec
@@ -108,12 +108,20 @@ def boot(
                 allow_mismatch=allow_mismatch, on_beat=on_beat, limits=limits, table=table,
                 files=files,
             )  # fmt: skip
-        except LabError:
+        except LabError as error:
             if returned is not None and directory.returned.is_dir():
-                copy_returned(directory, returned)
+                try:
+                    copy_returned(directory, returned)
+                except HostError as failure:
+                    error.notes = (*error.notes, str(failure))
             raise
         if returned is not None:
-            copy_returned(directory, returned)
+            try:
+                copy_returned(directory, returned)
+            except HostError as error:
+                error.printed = (booted.stdout, booted.stderr)
+                error.notes = booted.outcome.new_notes
+                raise
         if between is not None:
             counted = read_locality(directory, machine.topology, between, files)
             booted = replace(booted, locality=counted)
@@ -161,8 +169,7 @@ def boot_in(
         )
     stdout, stderr = left_by_guest(directory.stdout), left_by_guest(directory.stderr)
     try:
-        if is_full(directory, outcome.collected):
-            raise WorkloadFailed(full_disk(machine.job_disk_mib))
+        require_room(directory, outcome.collected, machine.job_disk_mib)
         view = read_guest_view(directory)
         differences = check_topology(
             machine.topology,
@@ -174,7 +181,7 @@ def boot_in(
             cmdline=machine.extra_cmdline,
         )
     except LabError as error:
-        error.printed = (stdout, stderr)
+        error.printed, error.notes = (stdout, stderr), outcome.new_notes
         raise
     texts = kernel_remarks(view, machine.topology, machine.extra_cmdline)
     unknown = Remark.of_texts(RemarkKind.UNKNOWN_KERNEL, texts)

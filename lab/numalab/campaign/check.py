@@ -35,9 +35,7 @@ def check_topology(
     fewer CPUs, or the log's beginning is lost (`kernel_remarks` says so).
     """
     if guest.kernel is None and not guest.cut:
-        raise WorkloadFailed(
-            "the guest left no kernel log: its job disk may be full of what the command wrote"
-        )
+        raise WorkloadFailed("the guest left no kernel log")
     if guest.kernel is None or _asks_for_fewer(cmdline, topology):
         return ()
     prediction = predicted(topology, kernel, guest, qemu)

@@ -19,7 +19,7 @@ from numalab.campaign.task import Ended, Task, failed
 from numalab.capture.spec import render_events
 from numalab.errors import GuestLost, HostBusy, HostError, LabError, LossCause, WorkloadFailed
 from numalab.files import free_space, write_json
-from numalab.guest.run import Outcome, run_guest
+from numalab.guest.run import Outcome, require_room, run_guest
 from numalab.guest.watch import Limits
 from numalab.host.read import slowness
 from numalab.machine.model import DETERMINISTIC, Job, Machine
@@ -136,6 +136,7 @@ def _attempt(task: Task, on_phase: OnPhase, boot: Boot) -> None:
     try:
         outcome = boot_when_free(task, machine, on_phase, boot)
         record = describe_outcome(record, outcome)
+        require_room(task.directory, outcome.collected, machine.job_disk_mib)
         record = _require_scheduler(task, files, record)
         _require_success(task, files, outcome.status)
         on_phase("measuring")

@@ -98,8 +98,15 @@ class Outcome:
 
 
 def is_full(run_dir: RunDir, collected: Collected) -> bool:
-    """Whether the job disk was full when the command ended: its exit status did not fit."""
-    return collected.files.get(run_dir.exit_status.name) == 0
+    """Whether the job disk was full when the command ended: what is never empty did not fit."""
+    never_empty = (run_dir.exit_status.name, run_dir.vmstat_after.name)
+    return any(collected.files.get(name) == 0 for name in never_empty)
+
+
+def require_room(run_dir: RunDir, collected: Collected, mib: int) -> None:
+    """Raise WorkloadFailed for a command that filled its job disk of `mib` MiB."""
+    if is_full(run_dir, collected):
+        raise WorkloadFailed(full_disk(mib))
 
 
 def full_disk(mib: int) -> str:

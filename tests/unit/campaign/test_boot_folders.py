@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import numalab.campaign.boot as boot_module
-from numalab.campaign.boot import boot
+from numalab.campaign.boot import Booted, boot
+from numalab.cli.guest.boot import printed_if_lost
 from numalab.errors import (
     GuestLost,
     HostError,
@@ -87,11 +88,42 @@ def test_what_was_written_before_the_job_disk_was_full_comes_back(
         directory.stdout.write_text("printed")
         directory.stderr.write_text("")
         directory.exit_status.write_text("")
-        return SimpleNamespace(collected=Collected({"status": 0}, ()))
+        collected = Collected({"status": 2, "vmstat.after": 0}, ())
+        return SimpleNamespace(collected=collected, new_notes=("not taken: x",))
 
     monkeypatch.setattr(boot_module, "run_guest", ending)
     machine = SimpleNamespace(job_disk_mib=128)
     with pytest.raises(WorkloadFailed, match=r"the job disk \(128 MiB\) is full") as caught:
         boot(machine, None, ("true",), returned=tmp_path / "out")  # type: ignore[arg-type]
     assert caught.value.printed == (b"printed", b"")
+    assert caught.value.notes == ("not taken: x",)
     assert (tmp_path / "out/big").read_text() == "begin"
+
+
+def test_a_full_disk_of_the_host_does_not_hide_why_the_guest_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(_directory: RunDir, folder: Path) -> None:
+        raise HostError(f"cannot write {folder}: No space left on device")
+
+    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(boot_module, "copy_returned", full)
+    text = f"cannot write {tmp_path}: No space left on device"
+
+    def lost(_machine: object, _job: object, directory: RunDir, **_: Any) -> None:
+        directory.returned.mkdir(parents=True)
+        directory.stdout.write_text("printed")
+        raise GuestLost("it panicked", kept=directory.path)
+
+    monkeypatch.setattr(boot_module, "run_guest", lost)
+    with pytest.raises(GuestLost, match="it panicked") as caught, printed_if_lost(as_json=False):
+        boot(None, None, ("true",), returned=tmp_path)  # type: ignore[arg-type]
+    assert caught.value.notes == (text,)
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("printed", f"numalab: {text}\n")
+
+    ended = Booted(b"printed", b"", cast(Any, SimpleNamespace(new_notes=("note",))), (), None)
+    monkeypatch.setattr(boot_module, "boot_in", lambda *_, **__: ended)
+    with pytest.raises(HostError, match="No space left") as failed:
+        boot(None, None, ("true",), returned=tmp_path)  # type: ignore[arg-type]
+    assert (failed.value.printed, failed.value.notes) == ((b"printed", b""), ("note",))

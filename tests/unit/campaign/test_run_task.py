@@ -17,6 +17,7 @@ from numalab.campaign.task import Task
 from numalab.errors import GuestLost, HostError, LossCause, UserError, WorkloadFailed
 from numalab.guest.run import Outcome
 from numalab.guest.watch import Limits
+from numalab.qemu.collect import Collected
 from numalab.results.manifest import RunStatus
 from numalab.results.reader import load_manifest
 from numalab.study.model import LimitsTable
@@ -162,7 +163,7 @@ def test_a_run_that_was_interrupted_when_it_was_done_is_whole_or_none(
 ) -> None:
     def boot(task: Task, *_: object) -> Outcome:
         task.directory.path.mkdir(parents=True)
-        return cast(Outcome, SimpleNamespace(status=0))
+        return cast(Outcome, SimpleNamespace(status=0, collected=Collected({}, ())))
 
     def refuse(path: Path, _: object) -> None:
         monkeypatch.undo()
@@ -198,10 +199,24 @@ def test_a_status_of_0_does_not_hide_a_failure(
         if times is not None:
             task.directory.times.write_text(times)
         task.directory.stderr.write_text(errors)
-        return cast(Outcome, SimpleNamespace(status=0))
+        return cast(Outcome, SimpleNamespace(status=0, collected=Collected({}, ())))
 
     monkeypatch.setattr("numalab.campaign.run_task.describe_outcome", lambda record, _: record)
     monkeypatch.setattr(module, "measure", lambda _task, _files, record, **_: record)
     counting = replace(task, capture=replace(task.capture, perf_stat=("cycles",)))
     ended = run_task(counting, lambda _: None, boot=boot)
     assert why in ended.error and bool(why) is bool(ended.error)
+
+
+def test_a_run_that_filled_its_job_disk_fails_for_that(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boot(task: Task, *_: object) -> Outcome:
+        task.directory.out.mkdir(parents=True)
+        return cast(
+            Outcome, SimpleNamespace(status=0, collected=Collected({"vmstat.after": 0}, ()))
+        )
+
+    monkeypatch.setattr("numalab.campaign.run_task.describe_outcome", lambda record, _: record)
+    ended = run_task(task, lambda _: None, boot=boot)
+    assert ended.error.startswith("the job disk (128 MiB) is full: the command's output and files")

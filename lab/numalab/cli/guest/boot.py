@@ -210,10 +210,12 @@ def put_page(page: Path | None, words: list[str], model: Topology, booted: Boote
 
 @contextmanager
 def printed_if_lost(*, as_json: bool) -> Iterator[None]:
-    """Print what the command had printed when its guest was lost, or is not as predicted."""
+    """Print notes, and what the command had printed, when an error ends a boot."""
     try:
         yield
     except LabError as error:
+        for note in error.notes:
+            say(f"numalab: {note}")
         printed = list(error.printed)
         if isinstance(error, GuestLost) and error.kept is not None:
             run = RunDir(error.kept)
