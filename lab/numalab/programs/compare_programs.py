@@ -139,9 +139,10 @@ def parse_variant(text: str) -> ProgramVariant:
         words = shlex.split(text)
     except ValueError as error:
         raise UserError(f"{text!r}: {error}") from None
-    if sign := _OF_SHELL.search(_QUOTED.sub("'", text)):
+    if sign := _OF_SHELL.search(_QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)):
         how = "or use sh -c 'COMMAND', with --add FILE for files of this host"
-        raise UserError(f"{text!r} is not run by a shell: quote the {sign[0]}, {how}")
+        written = text[slice(*sign.span())]
+        raise UserError(f"{text!r} is not run by a shell: quote the {written}, {how}")
     env, tunables = dict[str, str](), dict[str, str]()
     while words and (match := _SETTING.fullmatch(words[0])):
         (tunables if match["name"].startswith("/") else env)[match["name"]] = match["value"]

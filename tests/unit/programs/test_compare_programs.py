@@ -193,6 +193,8 @@ def test_a_dollar_before_no_name_stands_for_itself() -> None:
         ("./omp data[0-9].txt", "[0-9]"),
         ("./omp 'x'.{a,b}", "{a,b}"),
         ("./omp {1..4}", "{1..4}"),
+        ('./omp --json={"a":1,"b":2}', '{"a":1,"b":2}'),
+        ("./omp \\{ ['a b']", "['a b']"),
         ("~/omp 4", "~"),
         ("./omp ~ann/x", "~"),
         ("A=~/x ./omp", "A=~"),
