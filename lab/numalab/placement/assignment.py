@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,26 +39,32 @@ def _improved(case: "_Case", chosen: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def nearest(guest: _Table, hosts: _Table, candidates: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the first of the candidates that keep distances best; nodes may share host nodes."""
-    return _case(guest, hosts, None, None).best(candidates)
+    """Return the first of the candidates that keep distances best; nodes may share host nodes.
+
+    Of those that keep distances equally well, the fewest pairs of nodes share one.
+    """
+    return replace(_case(guest, hosts, None, None), close=0).best(candidates)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """An assignment to make, as arrays."""
+    """An assignment to make, as arrays.
+
+    `close`: 1 to let nodes that are all equally far lie close together, 0 otherwise.
+    """
 
     guest: NDArray[np.int64]
     slots: NDArray[np.int64]
     needs: NDArray[np.int64]
     wishes: NDArray[np.int64]
+    close: int = 1
 
     def nearness(self) -> NDArray[np.int64]:
         """Return 100 times the mean guest distance less each, in units that make it whole."""
         count = len(self.guest)
         pairs = count * (count - 1)
         total = int(self.guest.sum() - self.guest.trace())
-        # The last term lets nodes that are all equally far lie close together.
-        near = 100 * (total - pairs * self.guest) + pairs
+        near = 100 * (total - pairs * self.guest) + self.close * pairs
         near[range(count), range(count)] = 0
         return near
 
@@ -69,6 +75,7 @@ class _Case:
         left, right = np.nonzero(1 - np.eye(len(nodes), dtype=int))
         apart = self.slots[tried[:, left], tried[:, right]]
         keys = (
+            (tried[:, left] == tried[:, right]).sum(axis=1),
             apart @ self.nearness()[left, right],
             self.wishes[nodes, tried].sum(axis=1),
             self._wrong(self.guest[left, right], apart),

@@ -17,10 +17,10 @@ def share(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
     """Return the host node of each guest node.
 
     `guest` and `hosts` are square tables of distances; `needs` and `rooms` the CPUs and MiB of each
-    guest and host node. Guest nodes are dealt out in proportion to CPUs; those without
-    CPUs may lie on host nodes without CPUs. If vCPUs then share CPUs,
-    or memory is short, another assignment is taken that is better in this respect, and of those
-    the most even: all are compared, or on large machines those that moves and swaps reach.
+    guest and host node. Guest nodes are dealt out in proportion to CPUs; those without CPUs may lie
+    on host nodes without CPUs, and leave no host node unused. If vCPUs then share CPUs, or memory
+    is short, another assignment is taken that is better in this respect, and of those the most
+    even: all are compared, or on large machines those that moves and swaps reach.
     """
     if len(rooms) == 1:
         return (0,) * len(guest)
@@ -107,7 +107,9 @@ def _with_memory(
     candidates = [
         (*places.values(), *added) for added in product(range(len(rooms)), repeat=len(bare))
     ]
-    costs = [_crowding(candidate, sizes, rooms)[:3] for candidate in candidates]
+    costs = [
+        (*_crowding(candidate, sizes, rooms)[:3], -len(set(candidate))) for candidate in candidates
+    ]
     least = min(costs)
     equal = [added for added, cost in zip(candidates, costs, strict=True) if cost == least]
     table = [[guest[a][b] for b in nodes] for a in nodes]

@@ -97,11 +97,10 @@ def test_host_nodes_are_shared_by_cpus_and_memory(
     sizes: list[int], guest_mib: int, host_mib: tuple[int, int], nodes: tuple[int, ...]
 ) -> None:
     machine, host = guest(sizes), small_host(2, 5, 1)
-    count = range(len(sizes))
     machine = replace(
         machine,
         nodes=tuple(replace(node, memory_mib=guest_mib) for node in machine.nodes),
-        distances=tuple(tuple(10 if a == b else 20 for b in count) for a in count),
+        distances=flat(len(sizes)),
     )
     parts = zip(host.nodes, host_mib, strict=True)
     host = replace(host, nodes=tuple(replace(node, memory_mib=mib) for node, mib in parts))
@@ -209,6 +208,18 @@ def test_nodes_that_share_use_host_nodes_of_memory_alone() -> None:
     sizes, rooms = [(4, 256), (4, 256), (0, 256), (0, 256)], [(8, 512), (8, 512), (0, 256)]
     places = share(machine.distances, table, sizes, rooms)
     assert places[:2] == (0, 1) and places.count(2) == 1
+    # Distances come before equal numbers of nodes: memory of two speeds near each socket.
+    tiers = (
+        (10, 21, 13, 23, 24, 44),
+        (21, 10, 23, 13, 44, 24),
+        (13, 23, 10, 23, 28, 44),
+        (23, 13, 23, 10, 44, 28),
+        (24, 44, 28, 44, 10, 64),
+        (44, 24, 44, 28, 64, 10),
+    )
+    sizes, rooms = [(4, 64)] * 2 + [(0, 64)] * 4, [(8, 512), (8, 512), (0, 512)]
+    places = share(tiers, table, sizes, rooms)
+    assert compare(tiers, table, places).rank_correlation == pytest.approx(0.64, abs=0.01)
 
 
 @settings(max_examples=60)
@@ -220,6 +231,21 @@ def test_nodes_with_cpus_spread_over_host_nodes_with_cpus(cpus: list[int], bare:
     used = [place for place, count in zip(made.host_nodes, cpus, strict=True) if count]
     assert set(used) <= {0, 1} and len(set(used)) == min(2, len(used))
     assert made.most_on_one == 1
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=9).filter(any), st.integers(2, 4))
+def test_no_host_node_is_unused_where_nodes_share(cpus: list[int], nodes: int) -> None:
+    machine, host = guest(cpus), small_host(nodes, 18, 1)
+    host = replace(host, nodes=tuple(replace(node, memory_mib=8192) for node in host.nodes))
+    line = Counter(plan(machine, host, "kvm").host_nodes)
+    assert len(line) == min(nodes, len(cpus))
+    # Nodes that are all equally far are dealt out evenly.
+    machine = replace(machine, distances=flat(len(cpus)))
+    host = replace(host, distances=flat(nodes))
+    places = Counter(plan(machine, host, "kvm").host_nodes)
+    assert len(places) == min(nodes, len(cpus))
+    assert max(places.values()) - min(places.values()) <= 1
 
 
 @pytest.mark.parametrize("mode", ["icount", "tcg"])
@@ -354,6 +380,11 @@ def guest(sizes: list[int]) -> Topology:
     return replace(first, nodes=nodes, distances=distances, cpu_shape=None)
 
 
+def flat(nodes: int) -> tuple[tuple[int, ...], ...]:
+    """Distances of nodes that are all equally far from each other."""
+    return tuple(tuple(10 if a == b else 20 for b in range(nodes)) for a in range(nodes))
+
+
 sizes = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(any)
 
 
@@ -475,15 +506,14 @@ def test_the_order_of_distances_is_compared() -> None:
 
 
 def test_equal_distances_that_differ_on_the_host_are_named() -> None:
-    flat = tuple(tuple(10 if a == b else 20 for b in range(4)) for a in range(4))
-    full = replace(load_topology("ring-4"), distances=flat)
+    full = replace(load_topology("ring-4"), distances=flat(4))
     made = plan(full, FOUR, "kvm")
     assert made.distorts == (
         "distances that are equal in the guest differ on the host: nodes 0 and 1 are as far apart"
         " as 0 and 2 (20), but their host nodes are 12 and 32 apart",
     )
     assert made.timing and made.distances.rank_correlation is None
-    assert compare(flat, flat, (3, 1, 0, 2)).parted == ""
+    assert compare(flat(4), flat(4), (3, 1, 0, 2)).parted == ""
     assert compare(((10,),), ((10,),), (0,)).parted == ""
 
 
