@@ -132,7 +132,7 @@ def _packed(host: Host, dies: Sequence[Die], order: Sequence[int], *, caches: bo
     """Give guest cores the siblings of a host core; with `caches`, dies a cache, if they can.
 
     `order` are the CPUs, the best first. The largest dies choose first: a cache without another
-    die if possible.
+    die if possible, then the fewest CPUs that are not isolated.
     """
     chosen: _Chosen = {}
     full: set[int] = set()  # caches in use
@@ -146,10 +146,11 @@ def _packed(host: Host, dies: Sequence[Die], order: Sequence[int], *, caches: bo
         for cache, pool in pools.items():
             on_pool = _taken(host, die, [cpu for cpu in pool if cpu not in used])
             if on_pool is not None:
+                exposed = len(set(on_pool.values()) - set(host.isolated))
                 worst = max(rank[cpu] for cpu in on_pool.values())
-                fits.append((cache in full, worst, cache, on_pool))
+                fits.append((cache in full, exposed, worst, cache, on_pool))
         if fits:
-            _, _, cache, on_pool = min(fits, key=lambda option: option[:3])
+            *_, cache, on_pool = min(fits, key=lambda option: option[:4])
             full.add(cache)
             chosen |= on_pool
         else:

@@ -101,6 +101,9 @@ def test_isolated_cpus_come_before_a_cache() -> None:
     assert plan(machine(CpuShape(1, 1, 4, 1)), host, "kvm").vcpus == (2, 3, 4, 5)
     host = replace(host, isolated=(2, 3, 4, 5, 6))
     assert plan(machine(CpuShape(1, 1, 3, 1)), host, "kvm").vcpus == (4, 5, 6)
+    # Where one of two CPUs is not isolated in any case, both share a cache.
+    host = replace(cached(4, 1, 2), isolated=(3,))
+    assert plan(machine(CpuShape(1, 1, 2, 1)), host, "kvm").vcpus == (3, 2)
 
 
 def test_without_a_cache_of_dies_none_is_compared() -> None:
