@@ -60,7 +60,8 @@ _BOOTED = re.compile(r"Freeing unused kernel |Run \S{1,4000} as init process")
 # that of 5.14, older kernels have none. Words are without their quotes, parameters of modules not
 # among them.
 _UNKNOWN_WORDS = re.compile(
-    r"Unknown (?:command line parameters:|kernel command line parameters \")(.{0,4096}?)"
+    r"^(?:\[[ \d.]{1,24}\] )?Unknown (?:command line parameters:|kernel command line parameters \")"
+    r"(.{0,4096}?)"
     r'(?:", will be passed to user space\.)?$',
     re.MULTILINE,
 )
