@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import groupby, islice, zip_longest
+from pathlib import Path
 from typing import Literal
 
 from numalab.campaign.build import BuiltStudy
@@ -105,6 +106,7 @@ def execute(
         if executor is not None:
             stack.enter_context(closing(executor))
         failures: list[Failure] = []
+        tried: set[tuple[Path, str]] = set()
         while True:
             if rule is not None and not (tasks or failures):
                 studies = [_prolonged(study, rule) for study in studies]
@@ -122,6 +124,7 @@ def execute(
             every = tuple(cost_of(task, costs) for task in tasks)
             schedule = Schedule(tuple(tasks), every, min(places, len(tasks)))
             on_event = _learning(on_schedule(schedule), costs)
+            tried |= {(task.results.path, task.run.id) for task in tasks}
             failures += run_tasks(tasks, executor, on_event, fail_fast=fail_fast, deadline=deadline)
             if time.monotonic() > deadline:
                 for study in studies:
@@ -130,7 +133,8 @@ def execute(
             tasks = []
             if rule is None and not failures and deadline < math.inf:
                 studies = _prolonged_to(deadline, studies, jobs)
-                tasks = _missing(studies)
+                more = _missing(studies)
+                tasks = [task for task in more if (task.results.path, task.run.id) not in tried]
 
 
 def _prolonged_to(
