@@ -37,6 +37,9 @@ def new_results(plan: Plan) -> Results:
     raise AssertionError("unreachable")
 
 
+_NONE = "there are no results to go on with (damaged ones or another version's cannot be resumed)"
+
+
 def newest_results(plan: Plan) -> Results:
     """Return the newest results of a plan, to resume them. Raises UserError where none exist."""
     parent = project_dir() / "reports" / plan.name
@@ -45,8 +48,8 @@ def newest_results(plan: Plan) -> Results:
         with suppress(UserError):  # damaged, or of another version
             if not (what := _differs(load_plan(results), plan)):
                 return results
-            reasons.append(f"the newest results, {results.path.name}, {what}, and are kept")
-    reason = next(iter(reasons), "there are no results to go on with")
+            reasons.append(f"the results {results.path.name} {what}, and are kept")
+    reason = next(iter(reasons), _NONE)
     raise UserError(f"{reason}; start anew without --resume", file=parent)
 
 

@@ -336,9 +336,10 @@ def study_digest(table: Mapping[str, Any]) -> str:
 
 
 def differing_inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys that give two `study_table`s another digest."""
+    """Return the keys that give two `study_table`s another digest, which 3 and 3.0 do."""
     keys = [key for key in dict.fromkeys((*new, *old)) if key not in _OF_REPORT]
-    return tuple(key for key in keys if old.get(key) != new.get(key))
+    sides = [{key: json.dumps(side[key], sort_keys=True) for key in side} for side in (old, new)]
+    return tuple(key for key in keys if sides[0].get(key) != sides[1].get(key))
 
 
 def _with(study: Study, preset: Preset) -> dict[str, Any]:

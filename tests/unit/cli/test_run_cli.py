@@ -193,7 +193,7 @@ def test_resuming_takes_the_newest_results_of_this_very_study(lab: Lab) -> None:
     assert f"results in {parent / '1'}" in run(STUDY, "--resume").stderr
     for name in ("1", "2"):
         (parent / name / "plan.json").unlink()
-    remedy = "the newest results, 3, differ from the study in seeds, and are kept; start anew"
+    remedy = "the results 3 differ from the study in seeds, and are kept; start anew"
     with pytest.raises(UserError, match=remedy):
         run(STUDY, "--resume")
 

@@ -14,7 +14,7 @@ from numalab.files import read_json, write_json
 from numalab.places import project_dir
 from numalab.results.layout import Results
 from numalab.study.claims import Claim, claims_about
-from numalab.study.model import load_study, study_table
+from numalab.study.model import differing_inputs, load_study, study_table
 from numalab.study.plan import plan_study
 from numalab.topology.load import load_topology
 from numalab.topology.predict.groups import Construction
@@ -252,3 +252,9 @@ def test_a_parameter_is_a_finite_number(tmp_path: Path, value: str) -> None:
     path.write_text(text.replace("start_node = 1", f"start_node = {value}", 1))
     with pytest.raises(UserError, match=r"workloads\[0\]\.parameters"):
         load_study(path)
+
+
+def test_inputs_differ_as_their_digests_do() -> None:
+    old, new = {"a": 3, "b": [1], "c": None}, {"a": 3.0, "b": [1]}
+    assert differing_inputs(old, new) == ("a", "c")
+    assert differing_inputs(old, old) == ()
