@@ -80,10 +80,10 @@ def headline(verdict: PatchVerdict) -> str:
     """Return the verdict as one sentence."""
     if verdict.word == "runs failed" and verdict.one_sided:
         return _FAILED_OR_ONE_SIDED
-    if verdict.word == "undecided" and verdict.redefined and not verdict.undecided:
+    may_go_on = verdict.undecided or verdict.time_over
+    if verdict.word == "undecided" and verdict.redefined and not may_go_on:
         return _REDEFINED  # the same command would not help
-    is_alone = verdict.one_sided and not (verdict.undecided or verdict.time_over)
-    if verdict.word == "undecided" and is_alone:
+    if verdict.word == "undecided" and verdict.one_sided and not may_go_on:
         return _ONE_SIDED
     rest = verdict.cells - verdict.compared
     return _HEADLINES[verdict.word].format(

@@ -230,6 +230,7 @@ def test_a_cell_whose_runs_define_a_headline_measure_in_two_ways_is_not_compared
     assert text.startswith("verdict    undecided: runs define the measures that decide in several")
     skipped = [case.get("name") for case in ET.fromstring(render_patch_junit(mixed))[0]]
     assert skipped[-1] == mixed.redefined[0]
+    assert "the time was over" in headline(replace(mixed, time_over=True))
     partly = verdict_on([*runs, *measured(Cell("ring-4", "w"), (1, 2, 3))])
     assert (partly.word, partly.compared) == ("partly compared", 1)
 
