@@ -327,8 +327,6 @@ def moment(text: str) -> str:
 def verdict_words(claim: ClaimOutcome, verdict: str | None = None) -> str:
     """Return the verdict on a claim, or its shorter form `verdict`; it starts with `FAILS` where
     the claim fails the study."""
-    if claim.unjudged:
-        return verdict or claim.verdict_text
     words = claim.verdict_text if verdict is None else verdict
     if not words:
         return "holds" if claim.holds else "FAILS"

@@ -142,8 +142,8 @@ def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
     """Read the machine that a recording is from: `numactl -H`, hwloc's XML or a sysfs tree.
 
     Returns it with notes on changes. CPUs keep their numbers, gaps included, because the recording
-    has these; use the topology to look up nodes, not for a guest. Raises UserError for any other
-    format.
+    has these; nodes have those of a guest. Use the topology to look up nodes, not for a guest.
+    Raises UserError for any other format.
     """
     imported = read_machine(str(source), None, name=source.stem)
     old = imported.old_cpus

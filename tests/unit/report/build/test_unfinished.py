@@ -410,7 +410,7 @@ def test_claims_that_fail_are_on_the_first_screen_as_well(tmp_path: Path) -> Non
     assert any(line.startswith("verdict") for line in lines[:SCREEN])
     markdown = report(path, "markdown").stdout.replace("\\", "")
     assert "**Not judged (no run of after has a value): after: hogs" in markdown
-    assert "| not judged (no run of after has a value)" in markdown.replace("**", "")
+    assert "| FAILS: not judged (no run of after has a value)" in markdown.replace("**", "")
     junit = report(path, "junit").stdout
     assert "measured nothing (0 runs): not judged (no run of after has a value)" in junit
 
