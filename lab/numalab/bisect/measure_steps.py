@@ -10,10 +10,10 @@ from numalab.bisect.history import History, Step
 from numalab.campaign.build import Builds, BuiltStudy, Setting, build, choose_plan_mode
 from numalab.campaign.execute import Failure, OnEvent, Schedule, execute
 from numalab.campaign.resume import OnWait
-from numalab.campaign.stopping import StoppingRule, require_one_meaning
+from numalab.campaign.stopping import StoppingRule
 from numalab.errors import BuildError, HostError, LabError, UserError
 from numalab.files import make_dir, write_json
-from numalab.measure import MeasureKind
+from numalab.measure import MeasureKind, differing
 from numalab.progress import Progress
 from numalab.qemu.hypervisor import EMBED
 from numalab.report.build.verdicts import untimed
@@ -154,7 +154,7 @@ class Measuring:
             return StepValues(skipped="its runs were not done, as others failed", exit_code=1)
         runs = [run for run in load_runs(study.results)[1] if run.id in wanted]
         self._compared += runs
-        require_one_meaning(self._measure, self._compared, self._bench.folder)
+        _require_one_meaning(self._measure, self._compared, self._bench.folder)
         values = tuple(run.value(self._measure) for run in runs)
         return StepValues(values, untimed=self._untimed(runs))
 
@@ -192,3 +192,14 @@ def run_bisection(
     make_dir(bench.folder)
     write_json(bench.folder / "bisect.json", table)
     return bisection
+
+
+def _require_one_meaning(measure: str, runs: Sequence[StoredRun], file: Path) -> None:
+    """Raise UserError if runs define a measure in several ways: their values do not compare.
+
+    The results in `file` have runs of two versions of numalab or of a plug-in.
+    """
+    infos = [run.measures[measure].info for run in runs if measure in run.measures]
+    if what := differing(infos):
+        changed = f"its {' and '.join(what)} changed between the runs"
+        raise UserError(f"{measure} cannot be tested: {changed}; start anew", file=file)

@@ -1,11 +1,9 @@
 """A sequential stopping rule: repetitions are added until a measure is decided."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
-from numalab.errors import UserError
 from numalab.measure import Direction, differing
 from numalab.results.layout import Results
 from numalab.results.plan import (
@@ -15,7 +13,7 @@ from numalab.results.plan import (
     RepetitionsRemark,
     StopReason,
 )
-from numalab.results.reader import StoredRun, load_runs
+from numalab.results.reader import load_runs
 from numalab.results.stored import LARGEST_SEED
 from numalab.statistics.comparison import FEWEST, LEVEL, compare_samples
 from numalab.statistics.summary import Values
@@ -92,8 +90,7 @@ def look(
     """Return one more repetition for each cell that is not decided and not `left_out` as a whole.
 
     Planned seeds whose runs are `left_out` (their names) come before new ones. Raises UserError
-    when no run has finished, for damaged results, or where runs of a cell define the measure in
-    several ways.
+    when no run has finished, or for damaged results.
     """
     _, runs = load_runs(results)
     more: list[PlannedRun] = []
@@ -105,29 +102,18 @@ def look(
         names = list(dict.fromkeys(run.variant for run in plan.runs_of(cell)))
         most = max(sum(run.variant == name for run in planned) for name in names)
         here = [run for run in runs if run.cell == cell]
-        require_one_meaning(rule.measure, here, results.path)
+        infos = [run.measures[rule.measure].info for run in here if rule.measure in run.measures]
         values = [
             [run.value(rule.measure) for run in here if run.manifest.variant == name]
             for name in names
         ]
-        if why := _why(rule, values, most):
+        if why := (StopReason.REDEFINED,) if differing(infos) else _why(rule, values, most):
             decided.append(Decided(cell=str(cell), why=why, runs=most))
         else:
             waiting = [run.seed for run in plan.runs_of(cell) if run.id in left_out]
             seed = waiting[0] if waiting else _next_seed({run.seed for run in planned})
             more += plan.repetition(cell, seed)
     return Look(tuple(more), tuple(decided))
-
-
-def require_one_meaning(measure: str, runs: Iterable[StoredRun], file: Path) -> None:
-    """Raise UserError if runs define a measure in several ways: their values do not compare.
-
-    The results in `file` have runs of two versions of numalab or of a plug-in.
-    """
-    infos = [run.measures[measure].info for run in runs if measure in run.measures]
-    if what := differing(infos):
-        changed = f"its {' and '.join(what)} changed between the runs"
-        raise UserError(f"{measure} cannot be tested: {changed}; start anew", file=file)
 
 
 def _next_seed(planned: Set[int]) -> int:

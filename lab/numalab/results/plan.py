@@ -61,6 +61,7 @@ class StopReason(StrEnum):
     INTERVAL_NARROW = "interval narrow"
     ALL_THE_SAME = "all the same"
     NOT_MEASURED = "not measured"
+    REDEFINED = "redefined"
     ONE_VARIANT = "one variant"
     MOST_RUNS = "most runs"
 
@@ -70,6 +71,7 @@ _IN_WORDS = {
     StopReason.INTERVAL_NARROW: "its interval is about 0",
     StopReason.ALL_THE_SAME: "all runs gave the same value",
     StopReason.NOT_MEASURED: "it could not be measured",
+    StopReason.REDEFINED: "numalab or a plug-in defined it otherwise between the runs",
     StopReason.ONE_VARIANT: "there is one variant",
 }
 

@@ -111,7 +111,8 @@ def test_remarks_are_stored_as_what_they_say() -> None:
         "repetitions are added until m shows a difference (p < 0.05 / 4, for 4 looks at most),"
         " or its 95 % interval lies within +-5 % of the mean before, or each variant has 6"
         " runs; ring-4, few: a difference was shown; its interval is about 0;"
-        " all runs gave the same value; it could not be measured; there is one variant;"
+        " all runs gave the same value; it could not be measured;"
+        " numalab or a plug-in defined it otherwise between the runs; there is one variant;"
         " there are 6 runs of each variant",
     ]
 
