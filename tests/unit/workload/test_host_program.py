@@ -441,7 +441,10 @@ def test_a_folder_may_be_deeper_than_the_stack_of_python(folder: Path) -> None:
         os.chdir("d")
     Path("f").write_text("")
     os.chdir(folder)
-    command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
+    try:
+        command = guest_command(["ls"], GUEST_ONLY, Surroundings(folder="."))
+    finally:
+        subprocess.run(["rm", "-r", "d"], check=True)  # pytest's clean-up is recursive
     assert names(command.files) == {f"folder/{'d/' * 1200}f"}
 
 
