@@ -28,14 +28,10 @@ def share(guest: Table, hosts: Table, needs: _Sizes, rooms: _Sizes) -> _Places:
     before = _crowding(dealt, needs, rooms)
     if before[:2] == (1, 0):
         return dealt
-    # It takes 0.2 s to load.
-    from numalab.placement.assignment import nearest  # noqa: PLC0415
 
     def best(candidates: Sequence[_Places]) -> _Places:
         costs = [_crowding(places, needs, rooms) for places in candidates]
-        least = min(costs)
-        equal = [places for places, cost in zip(candidates, costs, strict=True) if cost == least]
-        return nearest(guest, hosts, equal)
+        return _nearest_of_cheapest(guest, hosts, candidates, costs)
 
     if len(rooms) ** len(guest) <= _MOST_COMPARED:
         chosen = best(list(product(range(len(rooms)), repeat=len(guest))))
@@ -99,9 +95,6 @@ def _with_memory(
     bare: Sequence[int],
 ) -> dict[int, int]:
     """Return `places` with the best host nodes of the guest nodes `bare`, which have no CPUs."""
-    # It takes 0.2 s to load.
-    from numalab.placement.assignment import nearest  # noqa: PLC0415
-
     nodes = [*places, *bare]
     sizes = [needs[node] for node in nodes]
     candidates = [
@@ -110,10 +103,24 @@ def _with_memory(
     costs = [
         (*_crowding(candidate, sizes, rooms)[:3], -len(set(candidate))) for candidate in candidates
     ]
-    least = min(costs)
-    equal = [added for added, cost in zip(candidates, costs, strict=True) if cost == least]
     table = [[guest[a][b] for b in nodes] for a in nodes]
-    return dict(zip(nodes, nearest(table, hosts, equal), strict=True))
+    best = _nearest_of_cheapest(table, hosts, candidates, costs)
+    return dict(zip(nodes, best, strict=True))
+
+
+def _nearest_of_cheapest(
+    guest: Table,
+    hosts: Table,
+    candidates: Sequence[_Places],
+    costs: Sequence[tuple[int, ...]],
+) -> _Places:
+    """Return the candidate that keeps distances best, of those with the least cost."""
+    # It takes 0.2 s to load.
+    from numalab.placement.assignment import nearest  # noqa: PLC0415
+
+    least = min(costs)
+    equal = [places for places, cost in zip(candidates, costs, strict=True) if cost == least]
+    return nearest(guest, hosts, equal)
 
 
 def _packed(needs: _Sizes, rooms: _Sizes) -> _Places:
