@@ -276,7 +276,7 @@ def under_a_scheduler() -> HuntBench:
     """A bench with a scheduler (sched_ext)."""
     spec = SimpleNamespace(spec=SimpleNamespace(name="scx_s"))
     scheduler = SimpleNamespace(scheduler=spec, files={"x": b""}, around=lambda argv: argv)
-    return cast(HuntBench, SimpleNamespace(**{**vars(BENCH), "scheduler": scheduler}))
+    return bench_with(scheduler=scheduler)
 
 
 @pytest.mark.parametrize(
@@ -304,13 +304,13 @@ def test_a_scheduler_stays_enabled_until_the_loads_end(
     assert finding.text.startswith(text)
 
 
-def test_a_boot_that_confirms_has_a_command_line_of_its_seed(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = []
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Machine, Job]]:
+    """The guests that boots of cases ask for; the host loses each."""
+    guests: list[tuple[Machine, Job]] = []
 
-    def lost(machine: Machine, *_: Any, **__: Any) -> SimpleNamespace:
-        lines.append(machine.extra_cmdline)
+    def lost(machine: Machine, job: Job, *_: Any, **__: Any) -> SimpleNamespace:
+        guests.append((machine, job))
         raise GuestLost("QEMU was killed", cause=LossCause.HOST)
 
     monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
@@ -318,32 +318,29 @@ def test_a_boot_that_confirms_has_a_command_line_of_its_seed(
         module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
     )
     monkeypatch.setattr(module, "run_guest", lost)
-    usual, varied = (
-        cast(HuntBench, SimpleNamespace(**{**vars(BENCH), "varies_boot": varies}))
-        for varies in (False, True)
-    )
+    return guests
+
+
+def bench_with(**changes: object) -> HuntBench:
+    return cast(HuntBench, SimpleNamespace(**{**vars(BENCH), **changes}))
+
+
+def test_a_boot_that_confirms_has_a_command_line_of_its_seed(
+    case: Case, asked: list[tuple[Machine, Job]]
+) -> None:
+    usual, varied = (bench_with(varies_boot=varies) for varies in (False, True))
     for bench, seed in ((usual, 1), (usual, 2), (varied, 1), (varied, 2), (varied, 1)):
         boot_case(case, bench, seed)
+    lines = [machine.extra_cmdline for machine, _ in asked]
     assert lines[0] == lines[1] == ()
     assert lines[2] == lines[4] != lines[3]
 
 
 def test_a_driver_is_warned_of_emulators_on_which_cpus_wait_long(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, tmp_path: Path, asked: list[tuple[Machine, Job]]
 ) -> None:
-    words = []
-
-    def lost(_machine: Machine, job: Job, *_: Any, **__: Any) -> SimpleNamespace:
-        words.append(job.argv)
-        raise GuestLost("QEMU was killed", cause=LossCause.HOST)
-
-    monkeypatch.setenv("NUMALAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(
-        module, "guest", lambda topology, *_args, **_more: machine_of(topology, tmp_path)
-    )
-    monkeypatch.setattr(module, "run_guest", lost)
     own = cast(BuiltEmulator, SimpleNamespace(program=tmp_path))
     for emulator in (None, own):
-        choice = Choice("icount", "host", "", emulator)
-        boot_case(case, cast(HuntBench, SimpleNamespace(**{**vars(BENCH), "choice": choice})), 1)
+        boot_case(case, bench_with(choice=Choice("icount", "host", "", emulator)), 1)
+    words = [job.argv for _, job in asked]
     assert words[0] == ("env", "LONG_TURNS=1", *words[1])
