@@ -27,6 +27,9 @@ int main(int argc, char **argv)
 	if (child < 0)
 		die("cannot start %s: %s", argv[1], strerror(errno));
 	if (child == 0) {
+		/* So that `kill 0` in the command spares this program; not where a terminal has jobs. */
+		if (!isatty(STDIN_FILENO))
+			setpgid(0, 0);
 		execvp(argv[1], argv + 1);
 		fprintf(stderr, "%s: %s\n", argv[1], strerror(errno));
 		_exit(errno == ENOENT ? 127 : 126); /* as env(1) has it */

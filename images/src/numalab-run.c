@@ -275,15 +275,14 @@ int main(int argc, char **argv)
 	sigaddset(&child_ends, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child_ends, NULL);
 	sigaction(SIGCHLD, &only_end, NULL);
-	/* Or `kill -INT 0` in the command would end init, and the kernel would panic. */
-	if (getpgrp() == getpgid(1))
-		setpgid(0, 0);
 	snprintf(path, sizeof(path), "%s/samples", argv[1]);
 	if (ms > 0 && (samples = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) >= 0)
 		sample(what);
 	begin = now();
 	child = fork();
 	if (child == 0) {
+		/* Or `kill 0` in the command, as in many a `trap`, would end this program and init. */
+		setpgid(0, 0);
 		sigprocmask(SIG_UNBLOCK, &child_ends, NULL);
 		/* init starts this with `&`, so that its shell has both ignored (sh(1) of POSIX). */
 		signal(SIGINT, SIG_DFL);

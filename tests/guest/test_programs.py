@@ -65,6 +65,9 @@ def test_a_session_runs_one_command_after_the_other(
         assert (spoken.status, spoken.stdout) == (3, "b c\ntyped\nfrom the host\n")
         assert (spoken.stderr, spoken.files) == ("no\n", {"left": b"x\n"})
         assert guest.run(["sleep", "60"], timeout=0.5).status == 124
+        ended = guest.run(["sh", "-c", "kill 0; sleep 60"])
+        assert (ended.status, ended.seconds is not None) == (143, True)
+        assert guest.run(["sh", "-c", "echo >/dev/tty"]).status != 0
         left = "(setsid sleep 5000 &); ls /proc/self/fd"
         assert guest.run(["sh", "-c", left]).check().stdout == "0\n1\n2\n3\n"
         running_now = guest.run(["ps", "-eo", "comm"]).check().stdout.splitlines()

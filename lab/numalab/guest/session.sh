@@ -58,7 +58,8 @@ while IFS=' ' read -r mib sample_ms line; do
     fi
     # Extracting removes the trace instance, so that each command gets one of its own.
     capture_start || printf '%s\n' "$CAPTURE_REASON" >"$place/$NO_CAPTURE"
-    OUT=$place/files $LAB/numalab-run "$place" "$sample_ms" p -- sh /run/numalab.command \
+    # Without the terminal: it is the host's, and a command that reads it would stop for ever.
+    OUT=$place/files setsid $LAB/numalab-run "$place" "$sample_ms" p -- sh /run/numalab.command \
         </dev/null >"$place/stdout" 2>"$place/stderr" 3>&-
     status=$?
     echo $status >"$place/status"
