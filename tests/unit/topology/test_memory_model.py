@@ -126,6 +126,15 @@ def test_nodes_with_two_links_between_have_the_bandwidth_of_the_hmat(tmp_path: P
     assert unmodelled_bandwidths(topology) == ()
 
 
+def test_links_without_a_bandwidth_carry_what_the_hmat_has_beyond_them(tmp_path: Path) -> None:
+    own = {(node, node): 100 for node in range(3)}
+    path = _hmat(tmp_path, [2, 2, 2], LINE, own | {(0, 2): 75})
+    topology = load_topology_file(path)
+    model = memory_model(topology)
+    assert model.bandwidth_mb_s(0, 2) == pytest.approx(0.75 * model.bandwidth_mb_s(0, 0), rel=0.001)
+    assert unmodelled_bandwidths(topology) == ()
+
+
 def test_more_than_the_links_give_is_a_note_and_cannot_be_published(tmp_path: Path) -> None:
     own = {(node, node): 100 for node in range(3)}
     path = _hmat(tmp_path, [2, 2, 2], LINE, own | {(0, 1): 50, (1, 2): 50, (0, 2): 75})

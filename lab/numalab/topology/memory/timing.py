@@ -243,16 +243,18 @@ def _servers(
     ]
     ways = routes_over(len(topology.nodes), topology.links)
     fastest: dict[Link, int] = {}
-    for (memory, cpu_node), links in ways.items():
-        access = latency[cpu_node][memory]
-        fastest |= {link: min(access, fastest.get(link, access)) for link in links}
-    numbers: dict[Link, int] = {}
+    carried: dict[Link, float] = {}  # the HMAT's largest bandwidth over a link
     published, measured = _link_speeds(topology), access_speeds(topology, speeds)
+    for (memory, cpu_node), links in ways.items():
+        access, mb_s = latency[cpu_node][memory], measured.get((memory, cpu_node), 0)
+        fastest |= {link: min(access, fastest.get(link, access)) for link in links}
+        carried |= {link: max(mb_s, carried.get(link, 0)) for link in links}
+    numbers: dict[Link, int] = {}
     for a, b in fastest:
         mb_s = published.get((a, b)) or measured.get((a, b), 0)
         if not published and not 0 < mb_s < speeds[a]:  # the memory limits the access
             usual = max(speeds) / LINK_OF_MEMORY
-            mb_s = max(mb_s, usual, _enough_for_one(fastest[a, b]))
+            mb_s = max(carried[a, b], usual, _enough_for_one(fastest[a, b]))
         numbers[a, b] = len(servers)
         servers.append(Server(f"link{a}-{b}", (a, b), _line_ps(mb_s), 1))
     routes = {pair: tuple(numbers[link] for link in links) for pair, links in ways.items()}
