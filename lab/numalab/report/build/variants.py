@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from numalab.cpulist import format_cpulist
 from numalab.report import document
 from numalab.report.settings import GuestSettings
 from numalab.results.manifest import Manifest
@@ -11,6 +12,7 @@ from numalab.study.machine_table import GuestChange, MachineTable
 from numalab.study.model import Study
 
 _TUNABLES = re.compile("^(/proc/sys|/sys/kernel/debug/sched)/")
+_CPU = re.compile("(?<=/cpu)([0-9]{1,4})(?=/)")
 
 
 def describe_variants(
@@ -40,11 +42,13 @@ def _shared(manifests: Sequence[Manifest]) -> dict[str, str | int]:
 
 
 def _texts(tunables: Mapping[str, str | int], but: Collection[str] = ()) -> tuple[str, ...]:
-    return tuple(
-        f"{_TUNABLES.sub('', path)}={value}"
-        for path, value in sorted(tunables.items())
-        if path not in but
-    )
+    """Write tunables as `PATH=VALUE`, equal ones of several CPUs as one with a cpulist."""
+    cpus: dict[tuple[str, ...], list[int]] = {}
+    for path, value in sorted(tunables.items()):
+        if path not in but:
+            before, *of_cpu = _CPU.split(f"{_TUNABLES.sub('', path)}={value}", maxsplit=1)
+            cpus.setdefault((before, *of_cpu[1:]), []).extend(map(int, of_cpu[:1]))
+    return tuple(format_cpulist(numbers).join(text) for text, numbers in cpus.items())
 
 
 def _variant(

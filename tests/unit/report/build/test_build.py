@@ -140,13 +140,15 @@ def test_what_all_guests_share_is_in_every_form(copied: Results) -> None:
     copied.plan.write_text(json.dumps(plan))
     for path in (copied.path / "runs").glob("*/manifest.json"):
         manifest = json.loads(path.read_text())
-        own = {"/proc/sys/kernel/own": 1} if "_after_" in path.parent.name else {}
+        of_cpus = {f"/sys/kernel/debug/sched/domains/cpu{n}/domain0/flags": 4 for n in (0, 1, 10)}
+        own = {"/proc/sys/kernel/own": 1, **of_cpus} if "_after_" in path.parent.name else {}
         manifest["tunables"] = {"/proc/sys/kernel/numa_balancing": 0, **own}
         path.write_text(json.dumps(manifest | {"pages": "2M"}))
     study = gather(copied)
     line = "kernel/numa_balancing=0; command line nohz=off nosmt; pages 2M"
     assert study.reports[0].settings.line == line
-    assert study.reports[0].variants[1].tunables == ("kernel/own=1",)
+    tunables = study.reports[0].variants[1].tunables
+    assert tunables == ("kernel/own=1", "domains/cpu0-1,10/domain0/flags=4")
     for form in forms:
         text = unescape(" ".join(form(study).replace("\\", "").split()))
         assert line in text
