@@ -41,6 +41,7 @@ HINTS: tuple[Hint, ...] = (
     Hint(r"propagate|leaf_cfs|(attach|detach)_(entity|task)|tg_load|contrib|removed|is_decayed",
          loads={"tasks that change their cgroup": 5, "policies that change": 2}),
     Hint(r"distance|numa_masks|numa_levels|hops|max_dist", machines={FAR: 3}),
+    Hint(r"overlap|descended|domain_span|balance_mask|^topology\.c", machines={FAR: 3}),
     Hint(r"WAKE_AFFINE|wake_affine|reclaim_distance|lowest_rq|later_rq|for_each_domain",
          machines={BEYOND: 4}),
     Hint(r"N_CPU|N_MEMORY|node_state|for_each_.*node|NUMA_NO_NODE|cpumask_of_node|nr_node",

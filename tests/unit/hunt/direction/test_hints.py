@@ -61,6 +61,7 @@ def test_names_of_changed_functions_and_files_have_more_than_the_full_weight() -
     assert bias_of([replace(change("1"), new="kernel/sched/cpupri.c")]).loads == {
         "real-time tasks": pytest.approx(4**1.6)
     }
+    assert bias_of([replace(change("1"), new="kernel/sched/topology.c")]).machines[FAR] > 3
     deadline = bias_of([replace(change("1"), new="kernel/sched/deadline.c")]).loads
     assert deadline["deadline tasks"] > 4
     assert "slices of their own" not in deadline
