@@ -146,6 +146,16 @@ def list_kernels() -> dict[str, KernelSpec]:
     return specs
 
 
+def other_configurations(kernel: KernelSpec) -> list[str]:
+    """Return the named kernels that differ from a kernel by their fragments only."""
+    return [
+        other.name
+        for other in list_kernels().values()
+        if (other.source, other.series) == (kernel.source, kernel.series)
+        and other.fragments != kernel.fragments
+    ]
+
+
 def without_last_series(spec: KernelSpec) -> KernelSpec | None:
     """Return the kernel that is `spec` without its last patch series, None if none is named."""
     if spec.base is not None or not spec.series:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from numalab.kernel.kernel_specs import KernelSpec, list_kernels
+from numalab.kernel.kernel_specs import KernelSpec, other_configurations
 from numalab.patch.verdict import Word
 from numalab.reach.model import LineState
 from numalab.reach.prepare import ReachPlan
@@ -29,20 +29,10 @@ def word_of_equal_code(
         why = list(dict.fromkeys(reasons))[:2]
         if is_coded:
             why = [f"{counted(len(reasons), 'changed line')} left out: {', '.join(why)}"]
-        names = ", ".join(_other_configurations(base))
+        names = ", ".join(other_configurations(base))
         remarks = (*why, _OPTIONS, _OTHERS.format(names)) if names else (*why, _OPTIONS)
         return "same code" if is_coded else "not compiled", remarks
     if is_coded:
         return "same code", ()
     configures = any(_KCONFIG.search(change.new or "") for change in changes)
     return "no code", (_OPTIONS,) if configures else ()
-
-
-def _other_configurations(base: KernelSpec) -> list[str]:
-    """Return the listed kernels that differ from a kernel by their fragments only."""
-    return [
-        other.name
-        for other in list_kernels().values()
-        if (other.source, other.series) == (base.source, base.series)
-        and other.fragments != base.fragments
-    ]

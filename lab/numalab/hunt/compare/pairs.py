@@ -9,6 +9,7 @@ from numalab.hunt.compare.facts import differing_facts
 from numalab.hunt.finding import BootResult, Finding
 from numalab.hunt.property import FACTS
 from numalab.hunt.workers import Boot, CaseWorkers
+from numalab.kernel.kernel_specs import other_configurations
 
 
 def with_differences(result: BootResult, reference: BootResult) -> BootResult:
@@ -50,9 +51,11 @@ def require_different(bench: HuntBench, reference: HuntBench) -> None:
             choices=("another kernel", "none"),
         )
     if mine.bzimage_sha256 == theirs.bzimage_sha256 and bench.scheduler == reference.scheduler:
+        names = ", ".join(other_configurations(reference.kernel))
         raise UserError(
             f"{bench.kernel.name} and {reference.kernel.name} are the same kernel, byte for byte:"
-            " the patch changes no code of this configuration",
+            " the patch changes no code of this configuration"
+            + (f"; other configurations of this source: {names}" if names else ""),
             key="--against",
             choices=("another kernel", "none"),
         )
