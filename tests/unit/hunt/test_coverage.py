@@ -32,8 +32,8 @@ def test_each_class_of_the_machine_is_named_once_and_each_kind_with_each_load() 
         "nodes without memory",
         "uneven nodes",
         "hazard renumbered nodes",
-        "hazard diameter above 2",
         "hazard a socket for each CPU",
+        "hazard groups out of their domain",
     ]
     assert [
         name for name in names if name not in {f"machine: {machine}" for machine in machines}

@@ -144,7 +144,7 @@ def test_what_the_campaign_covered_is_what_is_stored() -> None:
         ("{} with uneven nodes", "machine: uneven nodes"),
         ("{} with three hops or more", "machine: hazard diameter above 2"),
         (
-            "{} on which kernels before 4.13 built the same groups",
+            "{} on which 6.12 with `undo-group-construction` builds the same groups",
             "machine: hazard group construction",
         ),
         ("{} loads with hogs", "load: hog"),

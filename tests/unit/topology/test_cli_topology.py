@@ -77,9 +77,13 @@ def test_a_prediction_tells_whose_distances_count(version: str, distances: str) 
 def test_predict_one_cpu_before_the_fix() -> None:
     result = run("predict", "ring-4", "--cpu", "2", "--before-group-fix")
     assert result.stdout.count("CPU ") == 1
-    assert "groups as before 4.13" in result.stdout
+    assert result.stdout.startswith("ring-4 on Linux 6.12.48 or later with undo-group-construction")
     assert "groups: 2-7, 0-3,6-7" in result.stdout
     assert "hazard: group construction" in result.stdout
+    assert "hazard: nodes that are never balanced" in result.stdout
+    old = run("predict", "ring-4", "--kernel-version", "4.12", "--before-group-fix").stdout
+    assert old.startswith("ring-4 on Linux 4.12 (amd CPUs)")
+    assert "hazard: nodes that are never balanced" not in old
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_check_names_everything(tmp_path: Path) -> None:
     assert result.exit_code == 2
     for key in ("summary", "nodes", "memory_mib"):
         assert f"{bad}: {key}: " in result.stdout
-    assert "topologies/ring-8.toml: diameter above 2" in result.stdout
+    assert "topologies/ring-8.toml: groups out of their domain" in result.stdout
     assert "topologies/ring-8.toml: ok" in result.stdout
 
 

@@ -14,6 +14,7 @@ from numalab.topology.file_format import TopologyFile
 from numalab.topology.file_rules import build_topology
 from numalab.topology.load import list_topologies, load_topology
 from numalab.topology.predict.firmware import PACKAGE_WARNING
+from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.hazards import hazards
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, predict
 from numalab.topology.topology import Topology
@@ -165,12 +166,43 @@ def test_a_core_alone_in_its_socket_has_the_cache_of_both() -> None:
     assert "caches not seen" not in names(machine(3, cpu={"llc": "none", "threads": 2}, **LINE))
 
 
-def test_hops_to_nodes_without_cpus_leave_sched_groups_in_their_domains() -> None:
-    links = {"links": [[0, 1], [1, 2], [2, 3]], "distances": [10, 20, 30, 40]}
-    for cpus, far in (([2, 2, 2, 0], False), ([2, 0, 0, 2], True)):
-        topology = machine(4, cpus=cpus, **links)
-        assert ("diameter above 2" in names(topology)) == far
-        assert ("groups out of their domain" in names(topology, kernel="5.12")) <= far
+LINE_4 = [[0, 1], [1, 2], [2, 3]]
+STAR_4 = [[0, 1, 56], [0, 2, 56], [0, 3, 39]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "outside"),
+    [
+        ({"links": LINE_4, "distances": [10, 20, 30, 40]}, "4 CPUs"),
+        ({"links": LINE_4, "distances": [10, 20, 30, 40], "cpus": [2, 2, 2, 0]}, ""),
+        ({"links": LINE_4, "distances": [10, 20, 30, 40], "cpus": [2, 0, 0, 2]}, ""),
+        ({"links": STAR_4, "cpus": 4}, "8 CPUs"),
+    ],
+)
+def test_groups_that_left_their_domain_until_5_12(keys: dict[str, Any], outside: str) -> None:
+    """Neither hops nor links decide: two hops of different length are three levels."""
+    topology = machine(4, **keys)
+    for kernel, start in (("6.12", "before 5.13 a sched group reached"), ("5.12", "a sched group")):
+        texts = [
+            hazard.text
+            for hazard in hazards(topology, predict(topology, kernel))
+            if hazard.name == "groups out of their domain"
+        ]
+        assert len(texts) == bool(outside)
+        assert all(text.startswith(start) and text.endswith(outside) for text in texts)
+
+
+def test_the_groups_before_4_13_are_those_of_4_12() -> None:
+    """On 6.12, undo-group-construction builds fewer: `find_descended_sibling()` is from 5.13."""
+    text = "before 4.13 no load could move directly between nodes 1 and 7, 9 and 15: they"
+    topology = load_topology("ft-2500")
+    for options in ({}, {"construction": Construction.BEFORE_4_13}, {"kernel": "4.12"}):
+        (hazard,) = (
+            hazard
+            for hazard in hazards(topology, predict(topology, **options))
+            if hazard.name == "group construction"
+        )
+        assert hazard.text.startswith(text)
 
 
 def test_a_long_list_says_how_many_it_leaves_out() -> None:
@@ -188,8 +220,6 @@ def test_a_long_list_says_how_many_it_leaves_out() -> None:
 def test_hazards_of_old_kernels() -> None:
     assert "CPU-less nodes count" in names(load_topology("slow-memory-3"), kernel="5.10")
     assert "groups out of their domain" in names(load_topology("line-4"), kernel="5.10")
-    assert "groups out of their domain" not in names(load_topology("line-4"))
-    assert "diameter above 2" in names(load_topology("line-4"))
     assert names(load_topology("ring-4")) == {"group construction"}
     assert names(load_topology("full-8")) == set()
 

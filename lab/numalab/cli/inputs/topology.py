@@ -53,7 +53,12 @@ VendorOption = Annotated[
     typer.Option(help="CPUs of the guest: amd (emulated), zen or intel (KVM on such a host)."),
 ]
 BeforeFix = Annotated[
-    bool, typer.Option("--before-group-fix", help="Predict the sched groups of Linux before 4.13.")
+    bool,
+    typer.Option(
+        "--before-group-fix",
+        help="Predict the kernel with the series undo-group-construction, which builds sched"
+        " groups as before 4.13.",
+    ),
 ]
 
 
@@ -268,8 +273,8 @@ def _prediction_document(prediction: Prediction, cpu: int | None) -> dict[str, A
 
 
 def _prediction_lines(prediction: Prediction, cpu: int | None) -> list[str]:
-    before = prediction.construction is Construction.BEFORE_4_13
-    old = ", groups as before 4.13" if before else ""
+    undone = prediction.rules.own_groups and prediction.construction is Construction.BEFORE_4_13
+    old = " with undo-group-construction" if undone else ""
     levels = " ".join(map(str, prediction.levels.distances))
     of_some = prediction.rules.only_nodes_with_cpus and 0 in prediction.machine.nodes
     of = " of nodes with CPUs" if of_some else ""

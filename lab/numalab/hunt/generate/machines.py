@@ -27,7 +27,7 @@ _SMT_UNEVEN = (4, 8)
 # Weights of hazards; 1 for all others.
 _WORTH = {
     "group construction": 5.0,
-    "diameter above 2": 3.0,
+    "groups out of their domain": 3.0,
     "nodes that are never balanced": 3.0,
     "renumbered nodes": 0.2,
     "caches not seen": 0.2,
@@ -56,7 +56,8 @@ def worth(machine: Topology) -> float:
 def far_pairs(machine: Topology) -> list[tuple[int, int]]:
     """Return the pairs of nodes with CPUs between which balancing is most at risk.
 
-    Those that shared all groups before Linux 4.13; else those more than a hop apart; else all.
+    Those that share all groups with the series undo-group-construction; else those more than a hop
+    apart; else all.
     """
     ids = [node.id for node in machine.nodes if node.cpus]
     pairs = [(a, b) for a in ids for b in ids if a < b]

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from numalab.topology.distances import Matrix, diameter, hops
+from numalab.topology.distances import Matrix
 from numalab.topology.limits import LOCAL_DISTANCE, UNREACHABLE
 from numalab.topology.predict.firmware import PACKAGE_WARNING, describe_numbers
-from numalab.topology.predict.groups import Construction
 from numalab.topology.predict.prediction import NOT_SYMMETRIC, Prediction, predict
 from numalab.topology.topology import Topology
+from numalab.units import counted
 
 MAX_LISTED = 6  # listed in one message
 
@@ -83,18 +83,6 @@ def _distances(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             f"another node's detour is shorter than the direct way ({_pairs(detours)})",
             "distances above 10 should not exceed the sum over a node in between",
         )
-    # Sched groups have no other nodes, though before 5.18 their distances make levels.
-    with_cpus = [node.id for node in topology.nodes if node.cpus]
-    apart = hops(len(table), topology.links)
-    width = diameter([[apart[a][b] for b in with_cpus] for a in with_cpus])
-    if width > 2:
-        yield Hazard(
-            "diameter above 2",
-            f"some nodes with CPUs are {width} hops apart; before 5.13 sched groups could reach "
-            "out of their domain",
-            "585b6d2723dc, sched/topology: fix the issue groups don't span domain->span for "
-            "NUMA diameter > 2",
-        )
 
 
 def _has_shorter_detour(table: Matrix, a: int, b: int) -> bool:
@@ -146,24 +134,44 @@ def _packaging(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
 
 
 def _groups(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
-    before = predict(
-        topology, prediction.rules, construction=Construction.BEFORE_4_13, vendor=prediction.vendor
-    )
-    stuck = inseparable_nodes(topology, before)
-    if stuck:
+    is_new = prediction.rules.own_groups
+    old = predict(topology, "4.12", vendor=prediction.vendor) if is_new else prediction
+    if stuck := inseparable_nodes(topology, old):
         yield Hazard(
             "group construction",
             f"before 4.13 no load could move directly between nodes {_pairs(stuck)}: they "
             "were in the same sched groups",
             "Lozi et al., The Linux Scheduler: a Decade of Wasted Cores, 2016, 3.2",
         )
-    fixed = prediction.construction is not Construction.BEFORE_4_13
-    if fixed and (now := inseparable_nodes(topology, prediction)):
+    if is_new and (now := inseparable_nodes(topology, prediction)):
         yield Hazard(
             "nodes that are never balanced",
             f"no sched domain has nodes {_pairs(now)} in different groups",
             "build_overlap_sched_groups(), kernel/sched/topology.c",
         )
+    outside = _cpus_with_groups_outside(prediction)
+    reaches = "a sched group reaches"
+    if not outside and prediction.rules.descended_sibling:
+        outside = _cpus_with_groups_outside(predict(topology, "5.12", vendor=prediction.vendor))
+        reaches = "before 5.13 a sched group reached"
+    if outside:
+        yield Hazard(
+            "groups out of their domain",
+            f"{reaches} out of its domain on {counted(outside, 'CPU')}",
+            "585b6d2723dc, sched/topology: fix the issue groups don't span domain->span for "
+            "NUMA diameter > 2",
+        )
+
+
+def _cpus_with_groups_outside(prediction: Prediction) -> int:
+    return sum(
+        any(
+            not set(group.span) <= set(domain.span)
+            for domain in cpu.domains
+            for group in domain.groups
+        )
+        for cpu in prediction.cpus
+    )
 
 
 def _domains(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
@@ -174,21 +182,6 @@ def _domains(topology: Topology, prediction: Prediction) -> Iterator[Hazard]:
             f"the kernel attaches no sched domain to CPU {_numbers(alone)}: no load is ever "
             "balanced there",
             "sd_degenerate(), kernel/sched/topology.c",
-        )
-    outside = sorted(
-        {
-            cpu.cpu
-            for cpu in prediction.cpus
-            for domain in cpu.domains
-            for group in domain.groups
-            if not set(group.span) <= set(domain.span)
-        }
-    )
-    if outside:
-        yield Hazard(
-            "groups out of their domain",
-            f"{len(outside)} CPUs have a group that reaches out of its domain",
-            "585b6d2723dc",
         )
     for text in prediction.errors:
         if text != NOT_SYMMETRIC:
