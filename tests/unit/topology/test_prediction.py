@@ -307,6 +307,19 @@ def test_a_machine_with_the_numbers_of_its_guest_is_the_same_machine(tmp_path: P
     assert node_numbers(in_qemu) == (2, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [("6.1", ["MC", "NUMA"]), ("6.12.40", ["MC", "NUMA"]), ("6.12.48", ["SMT", "MC", "NUMA"])],
+)
+def test_zen_hosts_give_their_guests_no_topoext(kernel: str, names: list[str]) -> None:
+    """Without it each thread was a core until 6.12.48, on Zen as on older AMD CPUs."""
+    nodes = (Node(0, (0, 1, 2, 3), 512), Node(1, (4, 5, 6, 7), 512))
+    threads = Topology("t", "", "", nodes, ((10, 20), (20, 10)), CpuShape(2, 1, 2, 2))
+    for vendor in ("amd", "zen"):
+        domains = predict(threads, kernel, vendor=vendor).cpus[0].domains
+        assert [domain.name for domain in domains] == names
+
+
 @pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.12.40"])
 def test_old_kernels_see_dies_of_one_thread_as_qemu_counts_them(kernel: str) -> None:
     """Before QEMU 8.2 leaf 0x80000008 has the threads of a die, since then those of a socket."""
@@ -333,7 +346,7 @@ def test_the_sibling_warning_is_of_the_pair_that_comes_up_first(tmp_path: Path) 
     assert warning.startswith(
         "sched: CPU #4's llc-sibling CPU #0 is not on the same node! [node: 2 "
     )
-    (warning,) = predict(wide, "6.1", vendor="zen").machine.warnings
+    (warning,) = predict(wide, "6.1", vendor="intel").machine.warnings
     assert warning.startswith(
         "sched: CPU #2's smt-sibling CPU #0 is not on the same node! [node: 1 "
     )

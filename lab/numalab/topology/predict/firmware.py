@@ -128,13 +128,15 @@ def _cpu_ids(
 ) -> _CpuIds:
     """Work out CPUID for a QEMU CPU model of that vendor.
 
-    `amd` is qemu64, and `max` under TCG; `zen` is an AMD CPU of family 17h or later (QEMU's EPYC).
-    For both, the kernel takes the whole socket for the last-level cache (`legacy_set_llc()`, 6.12,
-    arch/x86/kernel/cpu/topology_amd.c, checked by boots). `intel` lists the cores of each cache.
+    `amd` is qemu64, and `max` under TCG; `zen` is an AMD host of family 17h or later under KVM.
+    Neither has TOPOEXT: with `host-passthrough` QEMU and libvirt add it only on request
+    (`no_autoenable_flags`, QEMU 7.2 and 10.0, target/i386/cpu.c). So the kernel takes the whole
+    socket for the last-level cache (`legacy_set_llc()`, 6.12, arch/x86/kernel/cpu/topology_amd.c,
+    checked by boots of `amd`). `intel` lists the cores of each cache.
     """
     shape = topology.packaging
     cpus = range(topology.cpu_count)
-    if vendor == "amd" and not rules.amd_threads:
+    if vendor != "intel" and not rules.amd_threads:
         return _legacy_amd(topology, qemu)
     cache_of = shape.socket_of
     if vendor == "intel":
