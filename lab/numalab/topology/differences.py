@@ -180,11 +180,13 @@ def _errors(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
 
 def _warnings(prediction: Prediction, guest: GuestView) -> Iterator[Difference]:
     """Compare warnings about siblings by their text, other warnings by their file."""
-    siblings = prediction.machine.warnings
+    siblings, by_model = prediction.machine.warnings, prediction.machine.warnings_by_model
+    if by_model and set(by_model) <= set(guest.warnings):
+        siblings = by_model
     for text in siblings:
         if text not in guest.warnings:
             yield Difference("kernel log", text, "no such warning", MachinePart.WARNINGS)
-    predicted = [text for text in prediction.warnings if text not in siblings]
+    predicted = [text for text in prediction.warnings if text not in prediction.machine.warnings]
     actual = [text for text in guest.warnings if text not in siblings]
     if bool(predicted) != bool(actual):
         nothing = "no warning of kernel/sched/topology.c"

@@ -214,6 +214,7 @@ def predict_command(
     Also predicts NUMA levels and hazards. The CPUs of a group come first, then `balanced by` with
     the CPUs that balance it.
     """
+    from numalab.topology.predict.assumptions import assumptions
     from numalab.topology.predict.hazards import hazards
 
     topology = load_topology(name)
@@ -224,8 +225,11 @@ def predict_command(
     construction = Construction.BEFORE_4_13 if before_group_fix else Construction.NOW
     prediction = predict(topology, kernel_version, construction=construction, vendor=vendor)
     dangers = hazards(topology, prediction)
-    document = _prediction_document(prediction, cpu) | {"hazards": list(dangers)}
+    assumed = assumptions(topology, prediction)
+    document = _prediction_document(prediction, cpu)
+    document |= {"assumptions": list(assumed), "hazards": list(dangers)}
     lines = _prediction_lines(prediction, cpu)
+    lines += [f"note: {text}" for text in assumed]
     lines += [f"hazard: {hazard.name}: {hazard.text}" for hazard in dangers]
     emit(document, as_json, "\n".join(lines))
 

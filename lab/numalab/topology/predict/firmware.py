@@ -22,7 +22,8 @@ class GuestMachine:
     `node_of_topology[n]` is the guest's number of the topology's node n. `nodes` are the CPU sets
     of the guest's nodes, `distances` is the table of `node_distance()`. `smt` and `llc` are, for
     each CPU, the set of CPUs that share its core and its last-level cache. Domains wider than
-    `reclaim_distance` do not balance new tasks. `warnings` are those of the kernel.
+    `reclaim_distance` do not balance new tasks. `warnings` are those of the kernel;
+    `warnings_by_model` replace them with some CPU models of this vendor, and are empty without any.
     """
 
     node_of_topology: tuple[int, ...]
@@ -35,6 +36,7 @@ class GuestMachine:
     numa_in_package: bool
     reclaim_distance: int
     warnings: tuple[str, ...]
+    warnings_by_model: tuple[str, ...]
 
 
 def guest_machine(
@@ -50,6 +52,11 @@ def guest_machine(
     owner = tuple(numbers[topology.node_of_cpu(cpu)] for cpu in cpus)
     ids = _cpu_ids(topology, vendor, rules, qemu)
     alone = tuple(1 << cpu for cpu in cpus)
+    package = _package_warning(ids, owner, rules)
+    warnings, with_caches = (
+        (*package, *_sibling_warning(ids, owner, caches=caches))
+        for caches in (vendor != "intel", True)
+    )
     return GuestMachine(
         node_of_topology=numbers,
         nodes=tuple(mask_of(topology.nodes[node].cpus) for node in order),
@@ -60,7 +67,8 @@ def guest_machine(
         llc=_siblings(ids.cache, owner) if ids.has_cores else alone,
         numa_in_package=_numa_in_package(ids, owner, rules),
         reclaim_distance=_reclaim_distance(vendor, rules),
-        warnings=(*_package_warning(ids, owner, rules), *_sibling_warning(ids, owner)),
+        warnings=warnings,
+        warnings_by_model=with_caches if with_caches != warnings else (),
     )
 
 
@@ -109,9 +117,7 @@ class _CpuIds:
     """CPUID values by CPU number, which the kernel compares to find siblings.
 
     CPUs with the same `package`, `core` or `cache` share it. `has_threads` and `has_cores` are
-    `has_smt` and `has_mp` in `set_cpu_sibling_map()`. With `cache_on_one_node` the kernel splits
-    the cache of a package by node (sub-NUMA clustering) without a warning. CPUs come up in the
-    order of `bring_up`.
+    `has_smt` and `has_mp` in `set_cpu_sibling_map()`. CPUs come up in the order of `bring_up`.
     """
 
     package: tuple[int, ...]
@@ -119,7 +125,6 @@ class _CpuIds:
     cache: tuple[int, ...]
     has_threads: bool
     has_cores: bool
-    cache_on_one_node: bool
     bring_up: tuple[int, ...]
 
 
@@ -150,7 +155,6 @@ def _cpu_ids(
         cache=tuple(map(cache_of, cpus)),
         has_threads=shape.threads > 1,
         has_cores=shape.cpus > shape.sockets,
-        cache_on_one_node=vendor == "intel",
         bring_up=bring_up,
     )
 
@@ -175,7 +179,6 @@ def _legacy_amd(topology: Topology, qemu: tuple[int, ...]) -> _CpuIds:
         cache=package,
         has_threads=False,
         has_cores=has_cores,
-        cache_on_one_node=False,
         bring_up=tuple(cpus),
     )
 
@@ -217,10 +220,12 @@ def _package_warning(
     return (PACKAGE_WARNING,) if each_has_one and _has_split_package(ids, node_of_cpu) else ()
 
 
-def _sibling_warning(ids: _CpuIds, node_of_cpu: Sequence[int]) -> tuple[str, ...]:
+def _sibling_warning(ids: _CpuIds, node_of_cpu: Sequence[int], *, caches: bool) -> tuple[str, ...]:
     """Return the warning of `topology_sane()`: once, for the first pair that is on two nodes.
 
-    Each CPU that comes up is compared with all that are up: its core first, then its cache.
+    Each CPU that comes up is compared with all that are up: its core first, then its cache. Of
+    Intel's CPUs `match_llc()` accepts a cache on several nodes (sub-NUMA clustering): of Skylake-X
+    since 4.17 (1340ccfa9a9a), of all but Haswell-X and Broadwell-X since 5.13 (2c88d45edbb8).
     """
     if not ids.has_cores:
         return ()
@@ -229,7 +234,7 @@ def _sibling_warning(ids: _CpuIds, node_of_cpu: Sequence[int]) -> tuple[str, ...
             if node_of_cpu[cpu] == node_of_cpu[other]:
                 continue
             smt = ids.has_threads and ids.core[cpu] == ids.core[other]
-            llc = not ids.cache_on_one_node and ids.cache[cpu] == ids.cache[other]
+            llc = caches and ids.cache[cpu] == ids.cache[other]
             if smt or llc:
                 return (
                     f"sched: CPU #{cpu}'s {'smt' if smt else 'llc'}-sibling CPU #{other} is not "

@@ -80,6 +80,9 @@ class KernelRules:
     - `nodes_per_package`: how many nodes a package has is worked out from the SRAT and the number
       of packages since 7.0 (ae6730ff42b3, 717b64d58cff; stable took it into 6.19 in March 2026,
       which these rules ignore); before, some package has to hold CPUs of several nodes.
+    - `averaged_distances`: arch_sched_node_distance() exists since 6.19 (06f2c90885e9). It changes
+      guests of hosts with Granite Rapids or Clearwater Forest CPUs only, and is not predicted:
+      the vendor of a CPU does not tell its model.
     - `overlap_flag`: SD_OVERLAP exists; since 7.2 SD_NUMA replaces it.
     """
 
@@ -103,6 +106,7 @@ class KernelRules:
     amd_threads: bool
     first_threads_first: bool
     nodes_per_package: bool
+    averaged_distances: bool
     overlap_flag: bool
 
 
@@ -110,10 +114,8 @@ def rules_for(version: str) -> KernelRules:
     """Return the rules of a kernel version such as `6.12`, `6.12.117-numalab` or `7.1`.
 
     A version without a third number is the newest of its series. An unknown version has the rules
-    of the newest known version before it, with a remark, so that new kernels can be booted.
-    arch_sched_node_distance() (06f2c90885e9, in 6.19) is left out: it only changes machines with
-    Granite Rapids or Clearwater Forest CPUs, which no guest of QEMU has. Raises UserError for a
-    text that is not a version, and for a kernel before 4.4.
+    of the newest known version before it, with a remark, so that new kernels can be booted. Raises
+    UserError for a text that is not a version, and for a kernel before 4.4.
     """
     match = _VERSION.match(version)
     if match is None:
@@ -144,6 +146,7 @@ def rules_for(version: str) -> KernelRules:
         amd_threads=series >= (6, 17) or stable >= _CHANGED_IN_STABLE.get(series, 1 << 17),
         first_threads_first=series >= (6, 5),
         nodes_per_package=series >= (7, 0),
+        averaged_distances=series >= (6, 19),
         overlap_flag=series < (7, 2),
     )
 
