@@ -1,8 +1,11 @@
 """Shows a topology in a terminal: a drawing, the nodes, and the distances."""
 
 from collections.abc import Sequence
+from itertools import permutations, product
 
+from numalab.cpulist import format_cpulist
 from numalab.topology.export import render_numactl
+from numalab.topology.limits import UNREACHABLE
 from numalab.topology.memory.timing import memory_model
 from numalab.topology.topology import (
     Topology,
@@ -11,7 +14,7 @@ from numalab.topology.topology import (
     describe_node,
     describe_shape,
 )
-from numalab.topology.view.drawing import bowed_links, layout
+from numalab.topology.view.drawing import bowed_links, clusters, layout
 from numalab.units import counted
 
 COLUMN = 13.0  # pixels of the layout in one character
@@ -29,7 +32,7 @@ def render_terminal(topology: Topology) -> str:
     if topology.published is not None:
         figures += f"; measured by {topology.published.measured_by}, {topology.published.date}"
     lines.append(f"figures: {figures}")
-    lines += ["", *_drawing(topology), ""]
+    lines += ["", *_drawing(topology), *_between_clusters(topology), ""]
     lines.append(
         f"{counted(topology.cpu_count, 'CPU')}: {describe_shape(topology.packaging)}, "
         f"last-level cache: {topology.llc}"
@@ -119,6 +122,22 @@ def _drawing(topology: Topology) -> list[str]:
         "  " + "".join(marks.get((row, left + column), " ") for column in range(width)).rstrip()
         for row in rows
     ]
+
+
+def _between_clusters(topology: Topology) -> list[str]:
+    """Write how far the clusters are apart: links between them are not drawn."""
+    groups = clusters(topology)
+    values = {
+        topology.distances[a][b] for pair in permutations(groups, 2) for a, b in product(*pair)
+    }
+    if not values:
+        return []
+    far = sorted(values - {UNREACHABLE})
+    texts = ["no path"] if UNREACHABLE in values else []
+    if far:
+        texts.insert(0, f"{' to '.join(map(str, dict.fromkeys((far[0], far[-1]))))} apart")
+    names = " ".join(f"[{format_cpulist(group)}]" for group in groups)
+    return ["", f"  groups {names}: {' or '.join(texts)}"]
 
 
 def _stroke(dx: float, dy: float) -> str:
