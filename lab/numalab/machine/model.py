@@ -184,8 +184,9 @@ class Machine:
         check_by_hand(self.topology, self.vcpu_cpus, self.host_nodes)
         for node in self.topology.nodes:
             if (backed_mib(node) << 10) % PAGE_KIB[self.pages]:
+                has = "has" if node.memory_mib else "has no memory, for which QEMU holds"
                 raise UserError(
-                    f"node {node.id} has {backed_mib(node)} MiB, no multiple of {self.pages}",
+                    f"node {node.id} {has} {backed_mib(node)} MiB, no multiple of {self.pages}",
                     key="pages",
                 )
 

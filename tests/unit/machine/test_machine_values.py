@@ -182,6 +182,14 @@ def test_memory_is_whole_pages(pages: PageKind, mib: int, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_node_without_memory_is_no_whole_page() -> None:
+    machine = with_memory(1024, 0)
+    message = "pages: node 1 has no memory, for which QEMU holds 128 MiB, no multiple of 1G"
+    with pytest.raises(UserError, match=message):
+        replace(machine, pages="1G")
+    assert replace(machine, pages="2M").huge
+
+
 def test_the_trace_region_lies_in_node_0_below_the_firmwares_tables() -> None:
     machine = with_memory(512, 512)
     assert trace_region(machine.topology, 32) == Region((512 - 16 - 32) * MIB, 32 * MIB)
