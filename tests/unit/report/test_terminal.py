@@ -97,3 +97,19 @@ def test_what_spoils_the_figures_is_said() -> None:
 def test_a_verdict_is_shown_with_its_detail() -> None:
     """As in the changelog."""
     assert_details(shown(report_with_details()))
+
+
+def test_each_difference_has_its_outcome_without_colour() -> None:
+    report = sample_report()
+    table = shown(report).partition("\nkey measures\n")[2].partition("\n\n")[0]
+    outcomes = {item.measure: item.outcome for item in report.compared if item.shown}
+    assert {"better", "different"} <= set(outcomes.values())
+    for measure, outcome in outcomes.items():  # a long name has its figures on the next line
+        line = rf"^{measure} \[[^]]+\]\s+[\d.,\s]+\s(\S+%|from 0)  {outcome}  "
+        assert re.search(line, table, re.MULTILINE), table
+
+
+def test_no_word_stands_for_no_difference() -> None:
+    report = replace(sample_report(), key_measures=("sched_swap_numa",))
+    (row,) = (line for line in shown(report).splitlines() if line.startswith("sched_swap_numa ["))
+    assert not re.search("better|worse|different|not", row)

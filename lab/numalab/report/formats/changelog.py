@@ -55,6 +55,8 @@ def render_changelog(study: StudyResults) -> str:
         reports = sorted(group, key=lambda report: order[report.cell])
         is_alone = len(reports) == 1 and not study.verdict
         verdict = reports[0].verdict if is_alone else of_all
+        if is_alone and study.cells == 1 and title and reports[0].claims:
+            verdict += f" {title[:1].upper()}{title[1:]}."  # without claims, it names them
         parts += [ReportPart(("", ""))] * (number > 0) + [*_parts(reports, verdict)]
     if len(study.reports) > 1:
         lines = fit(parts, MOST_LINES, _left_out)

@@ -14,7 +14,7 @@ from numalab.report import formatting
 from numalab.report.cell_tables import listed_comparisons, nothing_shown, sections
 from numalab.report.claim_outcome import ClaimOutcome, Standing
 from numalab.report.comparisons import MeasureComparison
-from numalab.report.differences import MeasureDifference
+from numalab.report.differences import OUTCOMES, MeasureDifference
 from numalab.report.document import CellReport, StudyResults
 from numalab.report.formats.format import register_format
 from numalab.report.formatting import MOST_CELLS, MOST_DIFFERENCES, printable, shortened_name
@@ -263,7 +263,7 @@ def _columns(report: CellReport, side: Sequence[int]) -> list[Column]:
     for index in side:
         name = report.variants[index].name
         columns += [Column("mean", name), Column("stddev", name, spare=2)]
-    changes = [Column("change") for _ in side[1:]]
+    changes = [Column("change"), Column("outcome", spare=1, left=True)] if side[1:] else []
     return [*columns, Column("n", spare=3), *changes, Column("kind", spare=4, left=True)]
 
 
@@ -275,8 +275,10 @@ def _row(report: CellReport, comparison: MeasureComparison, side: Sequence[int])
         cells += formatting.mean_and_stddev(comparison.summaries[index], places)
     cells.append(formatting.samples([comparison.summaries[index] for index in side]))
     for index in side[1:]:
-        style = OUTCOME_STYLES[comparison.outcome_of(index)]
-        cells.append(Text(formatting.change(comparison, index), style))
+        outcome = comparison.outcome_of(index)
+        word = outcome if outcome in OUTCOMES[:3] else ""
+        texts = (formatting.change(comparison, index), word)
+        cells += [Text(text, OUTCOME_STYLES[outcome]) for text in texts]
     cells.append(info.kind)
     return NamedRow(info.name, info.unit, cells)
 
