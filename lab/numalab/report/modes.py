@@ -71,6 +71,11 @@ class RunMode:
         return MODELLED_NOTE if self.model else ""
 
     @property
+    def is_recording(self) -> bool:
+        """Whether numalab booted nothing: no seed, no time and no host of a run is known."""
+        return self.name == "recording"
+
+    @property
     def title(self) -> str:
         """The mode and what it is: `icount, deterministic emulation`."""
         return f"{self.name}, {MODE_NOTES[self.name]}"

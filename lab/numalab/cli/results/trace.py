@@ -1,6 +1,6 @@
 """`numalab trace`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numalab.cli import options
-from numalab.cli.output import emit, progress_lines, say
+from numalab.cli.output import emit, progress_lines
 from numalab.cpulist import parse_cpulist
 from numalab.errors import UserError
 from numalab.files import write_text
@@ -60,7 +60,7 @@ def command(
     (index.html).
     """
     options.folder_to_write(output, "--output")
-    machine = _machine(topology, numactl)
+    machine, changes = _machine(topology, numactl)
     allowed = None if cpus is None else options.parsed(parse_cpulist, cpus, "--cpus")
     if allowed == ():
         raise UserError("names no CPU", key="--cpus")
@@ -75,6 +75,7 @@ def command(
                 allowed_cpus=allowed,
                 on_progress=on_progress,
             )
+        measured = replace(measured, notes=(*changes, *measured.notes))
         page = None
         if output is not None and machine is not None:
             page = Results(output).html
@@ -109,15 +110,13 @@ def command(
     emit(document, as_json, _text(measured, machine, written, page))
 
 
-def _machine(topology: str | None, numactl: Path | None) -> Topology | None:
+def _machine(topology: str | None, numactl: Path | None) -> tuple[Topology | None, tuple[str, ...]]:
+    """Return the recorded machine, and notes on what its description has otherwise."""
     if topology is not None and numactl is not None:
         raise UserError("--topology and --numactl both describe the machine: give one of them")
     if numactl is None:
-        return None if topology is None else load_topology(topology)
-    machine, notes = read_recorded_machine(numactl)
-    for note in notes:
-        say(f"note: {note}")
-    return machine
+        return None if topology is None else load_topology(topology), ()
+    return read_recorded_machine(numactl)
 
 
 def _text(

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from numalab.analysis.analyse import Analysis, analyse, describe_absent
@@ -199,7 +198,6 @@ def recording_report(
     samples = {measure.name: [measure.value] for measure in recording.analysis.measures}
     keys = [name for name in KEYS if samples.get(name, [None])[0] is not None]
     ran = recording.analysis.timeline if recording.decoded.events <= MOST_DRAWN else None
-    recorded = datetime.fromtimestamp(trace.stat().st_mtime, UTC)
     return document.CellReport(
         study=trace.name,
         question=f"What does {trace.name} show?",
@@ -208,7 +206,7 @@ def recording_report(
         axis="recording",
         mode=RunMode("recording"),
         workload=document.CellWorkload("", "", ", ".join(tasks) or "every task", {}),
-        created=recorded.isoformat(timespec="seconds"),
+        created="",  # the file does not have it, and a copy of it has another time
         commands=(shlex.join(["numalab", "trace", str(trace), *options]),),
         topology=topology,
         variants=(document.VariantInfo(VARIANT, VARIANT, "not known", "", "not known"),),
@@ -242,7 +240,7 @@ def _run(trace: Path, recording: MeasuredRecording) -> document.Run:
             qemu="none",
             libvirt="none",
             host="not known",
-            image="none",
+            image="",
             image_digest="",
             placement="recorded elsewhere",
             events=recording.decoded.events,

@@ -93,6 +93,7 @@ def _parts(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
 
 def _header(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
     first = reports[0]
+    virtual = "" if first.mode.is_recording else " (virtual)"
     yield ReportPart((*wrap(formatting.plain_ascii(first.question), WIDTH), ""))
     if verdict:
         yield ReportPart(tuple(_field("Verdict", verdict)))
@@ -100,15 +101,17 @@ def _header(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]
         yield ReportPart(tuple(_field("Claims", f"{counts}.")))
     yield ReportPart(("",))
     yield from _fields(
-        "Machine", (f"{formatting.machine_line(report)} (virtual)" for report in reports)
+        "Machine", (f"{formatting.machine_line(report)}{virtual}" for report in reports)
     )
     yield from _fields("Mode", [first.mode.title])
-    for variant in first.variants:
-        yield from _fields(variant.name.capitalize(), [_kernel(variant)])
+    if not first.mode.is_recording:
+        for variant in first.variants:
+            yield from _fields(variant.name.capitalize(), [_kernel(variant)])
     settings = [(report.cell, report.settings.line) for report in reports]
     yield from _by_cell("Settings", settings, first=_FIELD)
     yield from _by_cell("Workload", [(report.cell, report.workload.command) for report in reports])
-    yield from _by_cell("Runs", [(report.cell, _runs_line(report)) for report in reports])
+    if not first.mode.is_recording:
+        yield from _by_cell("Runs", [(report.cell, _runs_line(report)) for report in reports])
 
 
 def _runs_line(report: CellReport) -> str:
@@ -294,8 +297,9 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
     remarks = dict.fromkeys(remark for report in reports for remark in report.remarks)
     notes = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
     compared = len(reports[0].variants) > 1
+    figures = "measures.json" if reports[0].mode.is_recording else "report.json"
     if not compared:
-        notes.append("One variant: nothing is compared. Its figures are in report.json.")
+        notes.append(f"One variant: nothing is compared. Its figures are in {figures}.")
     star, plus = ("* ", "+ ") if compared else ("", "")  # marks of tables
     if any(report.measure(row.measure).kind == "timing" for report, row in every):
         notes.append(f"{star}{reports[0].mode.timing}.")

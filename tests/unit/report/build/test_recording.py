@@ -3,6 +3,7 @@
 import html
 import json
 import lzma
+import re
 import shlex
 from pathlib import Path
 
@@ -228,6 +229,36 @@ def test_with_a_folder_there_is_a_page_and_the_findings(trace: Path, tmp_path: P
     assert findings.decisions_in_all == 21
     with pytest.raises(UserError, match="no such file"):
         load_findings(RunDir(tmp_path / "nowhere"))
+
+
+def test_a_page_says_nothing_of_a_boot(trace: Path, tmp_path: Path) -> None:
+    """Nobody knows date, seed and kernel; the machine may be real; there is no report.json."""
+    (tmp_path / "machine.txt").write_text(RING_4)
+    numalab(trace, "--numactl", tmp_path / "machine.txt", "--output", tmp_path / "out")
+    page = html.unescape((tmp_path / "out" / "index.html").read_text("utf-8"))
+    shown = re.sub(r"<[^>]+>", " ", re.sub(r"(?s)<(script|style).*?</\1>|data:[^\"]+", "", page))
+    words = " ".join(shown.split())
+    assert "numalab trace trace.dat · mode recording (" in words
+    assert "machine: 4 nodes, 8 CPUs, 2048 MiB Mode: recording," in words
+    assert "nothing is compared. Its figures are in measures.json." in words
+    assert (tmp_path / "out" / "measures.json").exists()
+    assert not re.search(
+        r"virtual|seed|boot|report\.json|Runs|UTC|Series|QEMU|axis compared", words
+    )
+
+
+def test_nodes_numbered_anew_are_in_every_form(trace: Path, tmp_path: Path) -> None:
+    path, note = tmp_path / "machine.txt", "4 is now 2, 5 is now 3"
+    gaps = re.sub(r"(?m)^( *(?:node )?)3(?=:| cpus| size)", r"\g<1>5", RING_4)
+    gaps = re.sub(r"(?m)^( *(?:node )?)2(?=:| cpus| size)", r"\g<1>4", gaps)
+    gaps = gaps.replace("(0-3)", "(0-1,4-5)")
+    path.write_text(gaps.replace("0   1   2   3", "0   1   4   5"))
+    words = (trace, "--numactl", path, "--output", tmp_path / "out")
+    assert note in " ".join(numalab(*words).stdout.split())
+    document = json.loads(numalab(*words, "--json").stdout)
+    assert document["notes"][0].endswith(note)
+    page = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert page.count(note) == 2  # at its top, and in the text for a mail
 
 
 def test_the_command_of_a_page_gives_it_again(trace: Path, tmp_path: Path) -> None:
