@@ -253,7 +253,7 @@ def load_study(results: Results) -> tuple[StoredPlan, tuple[StoredRun, ...]]:
 def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest]:
     """Load the manifests of planned runs that ended without a result, by run.
 
-    Raises UserError for a failed run without a whole manifest: it would seem never tried.
+    Raises UserError for an ended run without a whole manifest: it would seem never tried.
     """
     if results.is_compact:
         with damage_explained(results.compact):
@@ -264,15 +264,16 @@ def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest
     manifests: dict[str, Manifest] = {}
     finished = results.finished()
     for run in plan.runs:
-        failed, interrupted = results.failed(run.id), results.interrupted(run.id)
         if run.id in finished:
             continue
-        if failed.path.exists():
-            if not failed.manifest.exists():
-                way_out = "remove this folder of a failed run, or repeat it with --resume"
-                raise UserError(f"no manifest (a full disk?): {way_out}", file=failed.path)
-            manifests[run.id] = load_manifest(failed)
-        elif interrupted.manifest.exists():
+        folders = (results.failed(run.id), results.run(run.id))
+        if ended := next((folder for folder in folders if folder.path.exists()), None):
+            if not ended.manifest.exists():
+                why = "no manifest (a full disk, a damaged copy?)"
+                way_out = "remove this folder, or repeat the run with --resume"
+                raise UserError(f"{why}: {way_out}", file=ended.path)
+            manifests[run.id] = load_manifest(ended)
+        elif (interrupted := results.interrupted(run.id)).manifest.exists():
             manifests[run.id] = load_manifest(interrupted)
     return manifests
 

@@ -16,6 +16,7 @@ from numalab.results.plan import PlannedRun, StoredPlan
 from numalab.results.reader import load_manifest, load_plan, load_study, load_unfinished
 from numalab.run_dir import RunDir
 
+_NO_MANIFEST = "its manifest cannot be read"
 _LAST_BYTES = 4096
 _LONGEST_REASON = 400  # characters
 
@@ -112,16 +113,19 @@ def _ended(run: PlannedRun, about: Manifest) -> RunState:
 def unfinished_state(results: Results, planned: PlannedRun, *, active: bool) -> RunState:
     """Return the state of a planned run without result; `active` if its study is under way."""
     run, cell = planned.id, str(planned.cell)
-    running, failed = results.running(run), results.failed(run)
+    running, failed, final = results.running(run), results.failed(run), results.run(run)
     if running.path.is_dir():
         if not active:
             return RunState(run, State.INTERRUPTED, "numalab was killed", cell=cell)
         return RunState(run, State.RUNNING, _last_beat(running), _age(running), cell)
     if failed.path.is_dir():
-        reason = ""
+        reason = _NO_MANIFEST
         with suppress(UserError):
             reason = load_manifest(failed).reason
         return RunState(run, State.FAILED, _first_line(reason), cell=cell)
+    if final.path.is_dir() and not final.manifest.exists():
+        # The folder got this name with its manifest, so a copy lost it.
+        return RunState(run, State.FAILED, f"{_NO_MANIFEST} (a damaged copy?)", cell=cell)
     interrupted = results.interrupted(run).path.is_dir()
     return RunState(run, State.INTERRUPTED if interrupted else State.WAITING, cell=cell)
 

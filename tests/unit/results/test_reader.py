@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from numalab.errors import UserError
 from numalab.locks import locked
 from numalab.places import project_dir
+from numalab.report.build.study import gather
+from numalab.results.archive import export_compact
 from numalab.results.layout import Results
 from numalab.results.manifest import EXECUTION, VARIED, Manifest, RunStatus
 from numalab.results.plan import (
@@ -38,7 +40,7 @@ from numalab.results.reader import (
     load_study,
     load_timeline,
 )
-from numalab.results.status import read_progress
+from numalab.results.status import State, read_progress
 from numalab.results.stored import is_plain
 from numalab.run_dir import RunDir
 from support.stored_run import stored_manifest
@@ -341,6 +343,22 @@ def test_a_folder_of_results_that_is_a_link_is_not_followed(
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="is a link"):
         load_runs(copied)
+
+
+def test_a_finished_run_without_its_manifest_is_no_run_that_never_started(
+    copied: Results, tmp_path: Path
+) -> None:
+    """It is a damaged copy: a run gets its final name after its manifest is written."""
+    run = next(iter(copied.finished().values()))
+    run.manifest.unlink()
+    (state,) = (state for state in read_progress(copied).runs if state.run == run.path.name)
+    reason = "its manifest cannot be read (a damaged copy?)"
+    assert (state.state, state.text) == (State.FAILED, reason)
+    (unfinished,) = gather(copied).unfinished
+    assert (unfinished.status, unfinished.reason) == ("failed", reason)
+    with pytest.raises(UserError, match=r"no manifest .*, or repeat the run with --resume"):
+        export_compact(copied, Results(tmp_path / "compact"))
+    assert run.events.exists()
 
 
 def test_a_heartbeat_that_is_a_pipe_does_not_keep_status_waiting(copied: Results) -> None:

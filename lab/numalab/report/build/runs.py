@@ -20,7 +20,6 @@ from numalab.units import counted
 LONGEST_REASON = 4000  # characters: of a reason that a guest wrote
 _MOST_NOTES, _LONGEST_NOTE = 50, 500  # characters: guests wrote parts of them
 _STATUS = {State.FAILED: RunStatus.FAILED, State.INTERRUPTED: RunStatus.INTERRUPTED}
-_REASONS = {State.FAILED: "its manifest cannot be read", State.RUNNING: "still running"}
 _NO_PROVENANCE = document.Provenance(UNKNOWN, UNKNOWN, UNKNOWN, "", "", "", events=0, lost_events=0)
 
 
@@ -120,7 +119,8 @@ def _unfinished(
         reason = run.reason or error
     else:
         status = _STATUS.get(state.state, RunStatus.FAILED if error else None)
-        reason = error or _REASONS.get(state.state, state.text)
+        text = "still running" if state.state is State.RUNNING else state.text
+        reason = error or text
     return document.Run(
         id=planned.id,
         variant=planned.variant,
