@@ -1,6 +1,7 @@
 """`numalab report`."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -49,15 +50,18 @@ def command(
     options.file_to_write(overview, "--overview")
     if overview is not None:
         require_no_result(overview, "--overview")
-    every = []
+    every, unpublished = [], set()
     for path in results:
         stored = Results(path)
         study = gather(stored)
-        _publish(study, stored)
+        if not _publish(study, stored, required=form == "html"):
+            unpublished.add(stored)
         every.append((study, stored))
     if overview is not None:
-        publish_overview(every, overview)
+        publish_overview(every, overview, unpublished)
     for study, stored in every:
+        if isinstance(wanted, TableFormat):
+            wanted = replace(wanted, published=stored not in unpublished)
         text = wanted.write(study, stored)
         if isinstance(text, str):
             print(text, end="")
@@ -67,14 +71,19 @@ def command(
         raise typer.Exit(1)
 
 
-def _publish(study: StudyResults, results: Results) -> None:
-    """Write the files of a report; only say so where this user may not write to the results."""
+def _publish(study: StudyResults, results: Results, *, required: bool) -> bool:
+    """Write the files of a report; return whether they are those of this report.
+
+    Where this user may not write to the results, only say so, unless the files are `required`.
+    """
     try:
         publish(study, results)
     except HostError as error:
-        if os.access(results.path, os.W_OK):
+        if required or os.access(results.path, os.W_OK):
             raise
         say(f"warning: the files of the report are not made again: {error}")
+        return False
+    return True
 
 
 def show(study: StudyResults, results: Results, *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """Writes the files of a report beside its runs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from os.path import relpath
 from pathlib import Path
 from urllib.parse import quote
@@ -57,9 +57,21 @@ def links(study: StudyResults, results: Results, beside: Path | None = None) -> 
     return tuple(quote(os.fsencode(relpath(page.absolute(), start.absolute()))) for page in pages)
 
 
-def publish_overview(studies: Sequence[tuple[StudyResults, Results]], path: Path) -> None:
-    """Write one page over several results, which must have been published, to `path`."""
-    every = [OverviewStudy(study, links(study, results, path.parent)) for study, results in studies]
+def publish_overview(
+    studies: Sequence[tuple[StudyResults, Results]],
+    path: Path,
+    unpublished: Collection[Results] = (),
+) -> None:
+    """Write one page over several results to `path`; it has no links to those `unpublished`."""
+    every = [
+        OverviewStudy(
+            study,
+            ("",) * len(study.reports)
+            if results in unpublished
+            else links(study, results, path.parent),
+        )
+        for study, results in studies
+    ]
     write_text(path, render_overview(every))
 
 

@@ -49,10 +49,11 @@ class TableFormat:
     """Failures and differences first, then a table for each cell, and the path of the page."""
 
     why_mode: bool = True
+    published: bool = True
 
     def write(self, study: StudyResults, results: Results) -> Group:
         """Return the summary and the tables; the last table has the notes."""
-        page = Text.assemble("page: ", str(results.html.absolute()))
+        page = [Text(f"page: {results.html.absolute()}")] if self.published else []
         several = study.cells > 1
         tables = (
             render_cell(report, several=several, compared=() if place else study.reports)
@@ -60,7 +61,7 @@ class TableFormat:
         )
         notes = _notes(study.reports, why_mode=self.why_mode)
         reach = [Text(line) for line in reach_lines(study.reach)] if study.reach else []
-        return Group(*render_first(study), *tables, *reach, *notes, page)
+        return Group(*render_first(study), *tables, *reach, *notes, *page)
 
 
 def render_first(study: StudyResults) -> list[RenderableType]:

@@ -23,7 +23,7 @@ MOST_ROWS = 6  # differences of a cell
 
 @dataclass(frozen=True)
 class OverviewStudy:
-    """A study, and the address of each report's page as seen from the overview."""
+    """A study, and the address of each report's page as seen from the overview; "" for none."""
 
     results: StudyResults
     links: tuple[str, ...]

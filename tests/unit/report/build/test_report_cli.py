@@ -1,19 +1,24 @@
 """`numalab report` on a copy of the committed example."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import Result
 
 import numalab
+from numalab.cli.results import report as report_command
 from numalab.cli.results.report import command
 from numalab.errors import HostError, UserError
 from numalab.places import project_dir
 from numalab.reach.merge import merged
 from numalab.reach.model import CodeChange, LineReach, LineState, RunReach
+from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
+from numalab.report.document import StudyResults
 from numalab.report.formats.format import FORMATS
 from numalab.results.layout import Results
 from support.example_results import RUNS, copy_example
@@ -85,7 +90,35 @@ def test_results_that_may_not_be_written_are_reported_without_their_files(tmp_pa
         assert done.returncode == 0, done.stderr
         assert "warning: the files of the report are not made again: cannot write" in done.stderr
         assert "bound-hogs" in done.stdout
+        assert "page: " not in done.stdout
         assert not Results(results).html.exists()
+    words = (sys.executable, "-c", code, "report", results, "--format", "html")
+    done = as_user(0, *words, env=env, mounts=mounts)
+    assert done.returncode == HostError.exit_code, done.stderr
+
+
+def test_a_page_that_could_not_be_written_is_not_named(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old page has other figures."""
+    other, page = copy_example(tmp_path / "other"), tmp_path / "overview.html"
+    report(copied)
+
+    def publish_one(study: StudyResults, results: Results) -> None:
+        if results.path == copied:
+            raise HostError("cannot write")
+        publish(study, results)
+
+    monkeypatch.setattr(report_command, "publish", publish_one)
+    nothing_allowed = SimpleNamespace(access=lambda *_: False, W_OK=os.W_OK)
+    monkeypatch.setattr(report_command, "os", nothing_allowed)
+    done = report(copied, other, "--overview", page)
+    assert done.stdout.count("page: ") == 1
+    assert f"page: {other}" in done.stdout
+    assert 'href="other/index.html"' in page.read_text("utf-8")
+    assert "results/index.html" not in page.read_text("utf-8")
+    with pytest.raises(HostError, match="cannot write"):
+        report(copied, "--format", "html")
 
 
 def test_a_report_whose_files_cannot_be_written_for_another_reason_fails(copied: Path) -> None:
