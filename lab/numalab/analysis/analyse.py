@@ -44,7 +44,7 @@ from numalab.recording.sums import MAX_LISTED
 from numalab.recording.window import Slices, Window, clip
 
 # How the names of measures of the tasks of interest begin, where they could be 0.
-_OF_TASKS = ("task_", "tasks_", "memory_lines")
+OF_TASKS = ("task_", "tasks_", "memory_lines")
 _MOST_NAMES = 8  # of tasks or CPUs in a note
 
 
@@ -114,7 +114,7 @@ def describe_absent(tasks: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _without_tasks(measure: Measure) -> Measure:
-    return replace(measure, value=None) if measure.name.startswith(_OF_TASKS) else measure
+    return replace(measure, value=None) if measure.name.startswith(OF_TASKS) else measure
 
 
 def collect_findings(run: Recording) -> Findings:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numalab.analysis.analyse import Analysis, analyse, describe_absent
+from numalab.analysis.analyse import OF_TASKS, Analysis, analyse, describe_absent
 from numalab.analysis.measures.family import (
     families_of_nodes,
     families_that_may_be_never,
@@ -106,7 +106,8 @@ def measure_recording(
         directory.events.unlink()
         raise
     save_analysis(directory, analysis)
-    notes = _notes(decoded, analysis.measures, topology)
+    no_task = bool(tasks) and len(absent) == len(tasks)  # of that, `analyse` has a note
+    notes = _notes(decoded, analysis.measures, topology, excused=OF_TASKS if no_task else ())
     if silent := set(run.allowed) - cpus:
         names = format_cpulist(silent)
         notes = (
@@ -156,8 +157,12 @@ def read_recorded_machine(source: Path) -> tuple[Topology, tuple[str, ...]]:
 
 
 def _notes(
-    decoded: Decoded, measures: Sequence[Measure], topology: Topology | None
+    decoded: Decoded,
+    measures: Sequence[Measure],
+    topology: Topology | None,
+    excused: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
+    """Return the limits of measures; of those whose names start with `excused`, why is known."""
     notes = [*decoded.faults, *decoded.notes]
     if decoded.gaps:
         places = counted(decoded.gaps, "place")
@@ -166,7 +171,7 @@ def _notes(
             if decoded.lost
             else f"events are missing, at {places}; nobody knows how many"
         )
-    excused = [*families_that_may_be_never(), *_OF_CACHES]
+    explained = [*families_that_may_be_never(), *_OF_CACHES]
     needed = ", ".join(_OF_CACHES)
     notes.append(f"the last-level caches of the CPUs are not known, which this needs: {needed}")
     if topology is None:
@@ -174,8 +179,14 @@ def _notes(
         notes.append(
             f"the nodes of the CPUs are not known, which these need: {', '.join(of_nodes)}"
         )
-        excused += of_nodes
-    absent = [m.name for m in measures if m.value is None and m.name not in excused]
+        explained += of_nodes
+    absent = [
+        measure.name
+        for measure in measures
+        if measure.value is None
+        and measure.name not in explained
+        and not measure.name.startswith(excused)
+    ]
     if absent:
         notes.append(
             "an event that these need never happened, or was not recorded: " + ", ".join(absent)

@@ -81,6 +81,7 @@ def test_tasks_that_were_not_recorded_have_no_measures(trace: Path, tmp_path: Pa
     assert of_tasks.keys() >= {"task_migrations", "task_busy_share_cpu0", "tasks_final_node3"}
     assert values["sched_move_numa"]
     assert document["notes"][0].startswith("no task is called no such (there are: <idle>, ")
+    assert not [note for note in document["notes"] if "never happened" in note]
     stored = json.loads((tmp_path / "measures.json").read_text("utf-8"))
     assert {row["name"]: row["value"] for row in stored} == values
     assert measured(*words, "--tasks", "thread *")["task_migrations"]
