@@ -105,13 +105,15 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
     return len(files)
 
 
-def export_compact(results: Results, target: Results) -> int:
+def export_compact(
+    results: Results, target: Results, finish: Callable[[Results], None] = lambda _: None
+) -> int:
     """Write the compact form of results to a new folder; returns the number of finished runs.
 
     The verdict on a patch is copied, and its reach is summed over its hunt and all runs. Of a run
-    without a result it has the manifest. Raises UserError for a folder without results, damaged
-    results and an existing `target`, HostError when the form cannot be written; then there is no
-    target.
+    without a result it has the manifest. `finish` may add files to `target`. Raises UserError for a
+    folder without results, damaged results and an existing `target`, HostError when the form cannot
+    be written; then there is no target.
     """
     with reading(target.path):
         if os.path.lexists(target.path):
@@ -129,6 +131,7 @@ def export_compact(results: Results, target: Results) -> int:
                 create(target.verdict) as new,
             ):
                 shutil.copyfileobj(old, new)
+        finish(target)
     return len(runs)
 
 

@@ -14,6 +14,7 @@ import zstandard
 from typer.testing import CliRunner
 
 from numalab.cli.main import application
+from numalab.cli.results import export as export_command
 from numalab.errors import HostError, UserError
 from numalab.places import project_dir
 from numalab.reach.merge import merged
@@ -100,6 +101,23 @@ def test_the_command_writes_the_table_and_the_changelog(tmp_path: Path) -> None:
     assert target.changelog.read_text() == WHOLE.changelog.read_text()
     with pytest.raises(UserError, match="exists already"):
         export_compact(WHOLE, target)
+
+
+def test_an_interrupt_while_the_changelog_is_written_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is left would refuse the repetition."""
+
+    def interrupted(path: Path, text: str) -> None:
+        raise KeyboardInterrupt
+
+    target = tmp_path / "compact"
+    words = ["export", "--compact", str(WHOLE.path), str(target)]
+    with monkeypatch.context() as patched:
+        patched.setattr(export_command, "write_text", interrupted)
+        CliRunner().invoke(application("export"), words)
+        assert not target.exists()
+    assert CliRunner().invoke(application("export"), words).exit_code == 0
 
 
 def test_what_is_stored_of_a_patch_goes_with_every_form(tmp_path: Path) -> None:

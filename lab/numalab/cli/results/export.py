@@ -38,11 +38,14 @@ def command(
     """
     if compact:
         written = Results(target)
-        runs = export_compact(Results(results), written)
-        write_text(written.changelog, render_changelog(gather(written)))
+        runs = export_compact(Results(results), written, _write_changelog)
         size = format_size(written.compact.stat().st_size)
         say(f"{shown(written.compact)}: {runs_of(runs)}, {size}")
         return
     with progress_lines("export") as on_file:
         count = export_results(Results(results), target, lambda name: on_file(name, None))
     say(f"{shown(target)}: {count} files, {format_size(target.stat().st_size)}")
+
+
+def _write_changelog(results: Results) -> None:
+    write_text(results.changelog, render_changelog(gather(results)))
