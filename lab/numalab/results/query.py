@@ -5,7 +5,7 @@ by their times, so it may be deleted at any time.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from numalab.results.layout import Results, each_once, no_link
 from numalab.results.manifest import UNKNOWN, Manifest
 from numalab.results.reader import StoredRun, damage_explained, load_run, load_study
 from numalab.run_dir import RunDir
+from numalab.units import runs_of
 
 RUNS = pl.Schema(
     {
@@ -185,10 +186,13 @@ def _row(about: Manifest, label: str) -> Iterator[object]:
     yield about.trace and about.trace.lost
 
 
-def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
+def query(
+    catalogues: Sequence[Catalogue], sql: str, say: Callable[[str], None] = lambda _: None
+) -> pl.DataFrame:
     """Run a SELECT over the tables `runs`, `measures` and `events` of some results.
 
-    Every table has a column `results`, the folder. Raises UserError for other statements, for SQL
+    Every table has a column `results`, the folder. `say` receives how many runs the table `events`
+    lacks, if it is used. Raises UserError for other statements, for SQL
     that polars does not support, and for unknown tables and columns.
     """
     if not _SELECT.match(sql):
@@ -205,7 +209,7 @@ def query(catalogues: Sequence[Catalogue], sql: str) -> pl.DataFrame:
         first = str(error).partition("\n")[0][:300]
     # `runs` has a column of that name, so only polars knows whether the table is used.
     if re.search(r"relation .?events.? was not found", first):
-        tables["events"] = _events(catalogues, sql)
+        tables["events"] = _events(catalogues, sql, say)
         try:
             return collect(pl.SQLContext(tables).execute(sql))
         except (pl.exceptions.PolarsError, RecursionError, ValueError) as error:
@@ -220,7 +224,7 @@ def _together(tables: Iterable[tuple[Results, pl.DataFrame]]) -> pl.LazyFrame:
     )
 
 
-def _events(catalogues: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
+def _events(catalogues: Sequence[Catalogue], sql: str, say: Callable[[str], None]) -> pl.LazyFrame:
     """Scan the event tables of all runs; a column that a run lacks is null.
 
     Raises UserError if the columns that the query may use take too much memory.
@@ -248,6 +252,9 @@ def _events(catalogues: Sequence[Catalogue], sql: str) -> pl.LazyFrame:
                 frames.append(frame.with_columns(*where))
     if not frames:
         raise UserError("these runs have no event tables", key="SQL")
+    every = sum(entry.runs.height for entry in catalogues)
+    if missing := every - len(frames):
+        say(f"left out: {missing} of {runs_of(every)} have no event table")
     return pl.concat(frames, how="diagonal_relaxed")
 
 

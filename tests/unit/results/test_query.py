@@ -199,6 +199,17 @@ def test_runs_have_a_column_of_events_also_without_event_tables(results: Results
         query([catalogue(results)], "SELECT run FROM events")
 
 
+def test_runs_without_an_event_table_are_counted(results: Results) -> None:
+    sql = "SELECT count(*) AS n FROM runs JOIN events ON runs.run = events.run"
+    whole = invoke(command, results.path, sql, "--csv")
+    assert whole.stderr == ""
+    results.run("ring-2_few_after_1").events.unlink()
+    done = invoke(command, results.path, sql, "--csv")
+    assert done.stderr == "left out: 1 of 24 runs have no event table\n"
+    assert int(done.stdout.split()[1]) < int(whole.stdout.split()[1])
+    assert invoke(command, results.path, "SELECT events FROM runs").stderr == ""
+
+
 def test_damaged_results(results: Results) -> None:
     results.run("ring-2_few_after_1").measures.write_text("{")
     with pytest.raises(UserError, match=r"measures\.json"):

@@ -43,7 +43,7 @@ def command(
 
     Each folder of results keeps a catalogue (Parquet); only new runs are read again.
     """
-    table = query(_catalogues(results), sql)
+    table = query(_catalogues(results), sql, say)
     if as_csv:
         texts = selectors.string().map_elements(printable, return_dtype=pl.String)
         print(_cells(table).with_columns(texts).write_csv(), end="")
