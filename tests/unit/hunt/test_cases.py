@@ -1,6 +1,7 @@
 """Cases: the same seed gives the same ones, and each is written and read back unchanged."""
 
 import random
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,15 @@ def test_each_case_of_the_corpus_is_one(path: Path) -> None:
     assert table.violated_by
     assert len(case.loads) == 1
     assert len(plan_study(path).runs) == len(study.variants) * len(study.seeds)
+
+
+def test_each_case_violates_its_own_limit() -> None:
+    """A raised limit needs the value and the sentence of a boot that is still above it."""
+    paths = sorted((project_dir() / "hunts").rglob("*.toml"))
+    tables = {path.stem: tomllib.loads(path.read_text("utf-8")).get("case") for path in paths}
+    cases = {name: table for name, table in tables.items() if table is not None}
+    assert len(cases) > 20
+    assert [name for name, table in cases.items() if table["value"] <= table["most"]] == []
 
 
 @pytest.mark.usefixtures("without_plugins")
