@@ -125,12 +125,19 @@ def test_clear_difference_is_a_candidate_and_a_vague_one_is_not() -> None:
     assert find_candidates(vague, [CELL], last_seed=4) == ()
 
 
+def test_a_halving_is_clear_where_only_the_baseline_spreads() -> None:
+    """numa01 on 6.12, autonuma_cost: all three runs are alike after the patch."""
+    halved = runs([82.6, 61.3, 62.0], [41.37, 41.4, 41.33])
+    (only,) = find_candidates(halved, [CELL], last_seed=4)
+    assert only.clear >= 1.3
+
+
 def test_a_cell_without_a_clear_difference_has_one_vague_candidate() -> None:
-    """Three runs of a baseline that spreads hide a halving: numa01 on 7.3, autonuma_cost."""
-    vague = candidate(runs([84.3, 62.0, 83.1], [41.35, 41.37, 41.41]))
+    """Three runs of a baseline that spreads hide a third."""
+    vague = candidate(runs([84.3, 62.0, 83.1], [52.0, 52.1, 52.2]))
     assert 1.0 <= vague.clear < 1.3
     clear = candidate(runs([10, 11, 9], [40, 41, 39]))
-    other, vague_values = replace(vague.info, name="n"), [84.3, 62.0, 83.1, 41.35, 41.37, 41.41]
+    other, vague_values = replace(vague.info, name="n"), [84.3, 62.0, 83.1, 52.0, 52.1, 52.2]
     both = [
         replace(run, measures={**run.measures, "n": Measure(other, value)})
         for run, value in zip(runs([10, 11, 9], [40, 41, 39]), vague_values, strict=True)
@@ -140,7 +147,7 @@ def test_a_cell_without_a_clear_difference_has_one_vague_candidate() -> None:
 
 def test_a_counter_that_differs_hides_no_vague_change_for_the_worse() -> None:
     """A migration that fails half of the time: 1, 1, 1 failures, and more costs."""
-    vague = runs([84.3, 62.0, 83.1], [41.35, 41.37, 41.41])
+    vague = runs([84.3, 62.0, 83.1], [52.0, 52.1, 52.2])
     info = replace(vague[0].measures["m"].info, name="failed", direction=Direction.NONE)
     both = [
         replace(run, measures={**run.measures, "failed": Measure(info, value)})
