@@ -20,6 +20,13 @@ MAX_BYTES = 1 << 20
 DEEPEST = 32  # tables in each other
 MOST_TABLES = 20_000  # and lists: each that is wrong takes a kilobyte for every key
 MOST_ERRORS = 100  # that are explained
+# Strings and comments, as tomllib ends them; one without an end reaches to that of the text.
+_NO_KEYS = re.compile(
+    r'''"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}|'{3}(?:[^']++|'(?!''))*+'{0,5}'''
+    r"""|"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*+""",
+    re.DOTALL,
+)
+_DEEP_KEY = re.compile(rf"(?:\.[ \t]*+[\w-]++[ \t]*+){{{DEEPEST}}}")
 
 
 class Document(BaseModel):
@@ -53,7 +60,11 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise UserError("is not a file", file=path)
     data = read_bounded(path, MAX_BYTES)
     try:
-        table = tomllib.loads(data.decode("utf-8-sig"))  # some editors begin with a BOM
+        text = data.decode("utf-8-sig")  # some editors begin with a BOM
+        # Memory of tomllib grows with the square of the parts of a key.
+        if _DEEP_KEY.search(_NO_KEYS.sub("_", text)):
+            raise _too_deep(path)
+        table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # an integer may be too long for Python, too
         raise UserError(f"not TOML: {_why_no_toml(error, data)}", file=path) from None
     _check_size(table, path)
@@ -82,6 +93,10 @@ def read_record(path: Path, kind: type[_T]) -> _T | None:
         return None
 
 
+def _too_deep(path: Path) -> UserError:
+    return UserError(f"has more than {DEEPEST} tables in each other", file=path)
+
+
 def _check_size(table: dict[str, Any], path: Path) -> None:
     level: list[Any] = [table]
     count = 0
@@ -94,7 +109,7 @@ def _check_size(table: dict[str, Any], path: Path) -> None:
         ]
         count += len(level)
     if level:
-        raise UserError(f"has more than {DEEPEST} tables in each other", file=path)
+        raise _too_deep(path)
     if count > MOST_TABLES:
         raise UserError(
             f"has {count} tables and lists, and at most {MOST_TABLES} are read", file=path

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from numalab.cpulist import MAX_CPUS, format_cpulist, parse_cpulist
-from numalab.document import Document, check_document
+from numalab.document import Document, Listed, check_document
 from numalab.errors import HostError, UserError
-from numalab.files import read_bounded
+from numalab.files import bound_json, read_bounded
 from numalab.host.facts import (
     Host,
     HostCpu,
@@ -32,6 +32,9 @@ _POOL = re.compile(r"hugepages-(\d{1,9})kB")
 _MAX_FILE = 1 << 16
 _MAX_RECORDING = 16 << 20
 _MAX_NODES = 1024
+# Of a recording: 1024 nodes with distances and 8192 CPUs, whose errors take 2 KB for each key.
+_MOST_VALUES, _MOST_KEYS = 1_200_000, 100_000
+_MOST_THREADS, _MOST_SHARING = 256, 2048  # CPUs of a core, of a last-level cache
 
 
 def read_host(root: Path = Path("/")) -> Host:
@@ -168,7 +171,8 @@ def _cpus(value: object) -> object:
     return parse_cpulist(value) if isinstance(value, str) else value
 
 
-Cpulist = Annotated[tuple[Cpu, ...], BeforeValidator(_cpus)]
+Cpulist = Annotated[Listed[Cpu], BeforeValidator(_cpus)]
+Distances = Annotated[Listed[Distance], Field(max_length=_MAX_NODES)]
 
 
 class PagePoolTable(Document):
@@ -186,7 +190,7 @@ class HostNodeTable(Document):
     cpus: Cpulist
     memory_mib: Count
     free_mib: Count
-    hugepages: tuple[PagePoolTable, ...]
+    hugepages: Listed[PagePoolTable]
 
 
 class HostCpuTable(Document):
@@ -194,17 +198,17 @@ class HostCpuTable(Document):
 
     id: Cpu
     socket: Annotated[int, Field(ge=0)]
-    siblings: Cpulist
-    llc: Cpulist
+    siblings: Annotated[Cpulist, Field(max_length=_MOST_THREADS)]
+    llc: Annotated[Cpulist, Field(max_length=_MOST_SHARING)]
     governor: Annotated[str, Field(max_length=40)]
 
 
 class HostFile(Document):
     """A host, as `numalab host show --json` prints it and `--host` takes it."""
 
-    nodes: Annotated[tuple[HostNodeTable, ...], Field(min_length=1, max_length=_MAX_NODES)]
-    distances: tuple[tuple[Distance, ...], ...]
-    cpus: Annotated[tuple[HostCpuTable, ...], Field(min_length=1)]
+    nodes: Annotated[Listed[HostNodeTable], Field(min_length=1, max_length=_MAX_NODES)]
+    distances: Annotated[Listed[Distances], Field(max_length=_MAX_NODES)]
+    cpus: Annotated[Listed[HostCpuTable], Field(min_length=1, max_length=MAX_CPUS)]
     isolated: Cpulist
     nohz_full: Cpulist
     boost: bool | None
@@ -257,12 +261,19 @@ def read_host_file(path: Path) -> Host:
     Raises UserError with the file and the key for anything that is not such a host.
     """
     try:
-        value = json.loads(read_bounded(path, _MAX_RECORDING))
+        value = json.loads(_bounded(read_bounded(path, _MAX_RECORDING)))
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {error}", file=path) from None
     if not isinstance(value, dict):
         raise UserError("not a recorded host: no JSON object", file=path)
     return host_from_json(value, path)
+
+
+def _bounded(data: bytes) -> bytes:
+    """Return a recording. Raises ValueError for more values or keys than a host has."""
+    if (keys := data.count(b":")) > _MOST_KEYS:
+        raise ValueError(f"{keys} keys, and at most {_MOST_KEYS} are read")
+    return bound_json(data, _MOST_VALUES)
 
 
 def host_from_json(value: dict[str, Any], path: Path) -> Host:

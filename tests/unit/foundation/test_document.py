@@ -2,6 +2,7 @@
 
 import os
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,40 @@ def test_hostile_texts_are_one_message(tmp_path: Path, text: str, message: str) 
     with pytest.raises(UserError, match=message) as caught:
         load_study(path)
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{} = 1",
+        "[{}]",
+        "[[{}]]",
+        "x = {{{} = 1}}",
+        '[x]\n\'y\'."z\\"" . {} = 1',
+        'x = """"a""""" # "\n{} = 1',
+        "x = ''''a'''''\n{} = 1",
+        "# it's\n{} = 1",
+    ],
+)
+def test_a_key_of_many_parts_takes_no_memory(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(text.format(".".join("a" * 4000)))
+    tracemalloc.start()
+    with pytest.raises(UserError, match="more than 32 tables in each other"):
+        read_toml(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_dots_that_are_in_no_key_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    dots = ".".join("a" * 40)
+    path.write_text(
+        f'# {dots}\na = \'{dots}\' # {dots}\nb = "\\"{dots}"\nc = """\n{dots}"""\n'
+        f"d = '''{dots}'{dots}'''\ne = [{'0.5, ' * 40}]\n{'.'.join('f' * 32)} = 1\n"
+    )
+    assert list(read_toml(path)) == ["a", "b", "c", "d", "e", "f"]
 
 
 def test_only_files_are_read(tmp_path: Path) -> None:
