@@ -365,6 +365,7 @@ def hostile_report() -> CellReport:
             report.timelines[1],
         ),
         claims=(ClaimOutcome(HOSTILE[0], HOSTILE[1], HOSTILE[2], False, published=HOSTILE[1]),),
+        remarks=HOSTILE,
         findings=tuple(
             replace(run, findings=hostile_findings(run.findings, HOSTILE))
             for run in report.findings

@@ -88,7 +88,7 @@ def _parts(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
             yield from _counts(report, index)
     yield ReportPart(("", *_footer(reports)))
     for note in run_notes(reports):
-        yield ReportPart(_wrapped(f"{formatting.plain_ascii(note)}."), _NOTE, "note")
+        yield ReportPart(_wrapped(f"{note}."), _NOTE, "note")
 
 
 def _header(reports: Sequence[CellReport], verdict: str) -> Iterator[ReportPart]:
@@ -318,4 +318,4 @@ def _footer(reports: Sequence[CellReport]) -> list[str]:
 
 
 def _wrapped(note: str) -> tuple[str, ...]:
-    return tuple(wrap(note, WIDTH, subsequent_indent="  "))
+    return tuple(wrap(formatting.plain_ascii(note), WIDTH, subsequent_indent="  "))

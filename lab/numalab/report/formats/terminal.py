@@ -223,7 +223,7 @@ def _notes(reports: Sequence[CellReport], *, why_mode: bool) -> list[RenderableT
     texts = dict.fromkeys(
         note for report in reports for note in formatting.notes(report, intervals=several)
     )
-    return [*lines, *(Text(note, "dim") for note in texts), Text()]
+    return [*lines, *(Text(formatting.printable(note), "dim") for note in texts), Text()]
 
 
 def _line(name: str, text: str, style: str = "") -> RenderableType:
