@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from numalab.document import Listed
 
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]  # sums and means of it are floats
 Side = Literal["baseline", "patched"]
 # "function": a line of a function that is changed elsewhere
 LineKind = Literal["added", "removed", "context", "function"]
@@ -48,10 +49,10 @@ class _Record(BaseModel):
 class BranchReach(_Record):
     """A conditional jump or static branch: the line it goes to, and how often (line 0: unknown)."""
 
-    taken: int
-    taken_line: int
-    not_taken: int
-    not_taken_line: int
+    taken: Count
+    taken_line: Count
+    not_taken: Count
+    not_taken_line: Count
     is_static: bool = False
 
 
@@ -62,14 +63,14 @@ class LineReach(_Record):
     """
 
     file: str
-    number: int
+    number: Count
     kind: LineKind
     text: Annotated[str, Field(max_length=100_000)]
     state: LineState
     reason: str = ""
     functions: Listed[str] = ()
-    executions: int = 0
-    cpus: Listed[int] = ()
+    executions: Count = 0
+    cpus: Listed[Count] = ()
     first_s: float | None = None
     branches: Listed[BranchReach] = ()
     loads: Listed[str] = ()
@@ -101,7 +102,7 @@ class FunctionReach(_Record):
 
     name: str
     file: str
-    executions: int = 0
+    executions: Count = 0
     loads: Listed[str] = ()
 
 
@@ -114,7 +115,7 @@ class RunReach(_Record):
     code: CodeChange
     data: bool = False  # whether initial data or uncounted code differs, too
     since: Literal["boot", "start"] = "boot"
-    runs: int = 1
+    runs: Annotated[Count, Field(gt=0)] = 1
     lines: Listed[LineReach] = ()
     functions: Listed[FunctionReach] = ()
     notes: Listed[str] = ()

@@ -15,7 +15,14 @@ from numalab.cli.results.report import command
 from numalab.errors import HostError, UserError
 from numalab.places import project_dir
 from numalab.reach.merge import merged
-from numalab.reach.model import CodeChange, LineReach, LineState, RunReach
+from numalab.reach.model import (
+    BranchReach,
+    CodeChange,
+    FunctionReach,
+    LineReach,
+    LineState,
+    RunReach,
+)
 from numalab.report.build.publish import publish
 from numalab.report.build.study import gather
 from numalab.report.document import StudyResults
@@ -178,3 +185,32 @@ def test_executions_in_a_hunt_are_part_of_the_patch_s_reach(copied: Path) -> Non
         with pytest.raises(UserError, match=f"{path.name}: a file of these results is damaged"):
             gather(results)
         path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"executions":3', f'"executions":{10**400}'),
+        ('"taken":3', f'"taken":{10**400}'),
+        ('"executions":2', f'"executions":{10**400}'),
+        ('"runs":1', '"runs":0'),
+        ('"cpus":[]', '"cpus":[-1]'),
+    ],
+)
+def test_counts_that_no_run_has_are_damage(copied: Path, old: str, new: str) -> None:
+    branch = BranchReach(taken=3, taken_line=1, not_taken=0, not_taken_line=1)
+    line = LineReach(
+        file="f.c", number=1, kind="added", text="x", state=LineState.REACHED,
+        executions=3, branches=(branch,),
+    )  # fmt: skip
+    function = FunctionReach(name="f", file="f.c", executions=2)
+    code = CodeChange.LINES
+    reach = RunReach(
+        series="s", kernel="k", side="patched", code=code, lines=(line,), functions=(function,)
+    )
+    path = Results(copied).run(RUNS[0]).reach
+    path.write_text(reach.model_dump_json())
+    assert gather(Results(copied)).reach is not None
+    path.write_text(reach.model_dump_json().replace(old, new, 1))
+    with pytest.raises(UserError, match=r"reach\.json: a file of these results is damaged"):
+        gather(Results(copied))
