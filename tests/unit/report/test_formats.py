@@ -286,6 +286,18 @@ def test_csv_of_a_hostile_report_can_be_read_back() -> None:
     assert all(cell.isprintable() for row in rows for cell in row)
 
 
+def test_no_text_of_csv_is_a_formula() -> None:
+    report = sample_report()
+    infos = [replace(info, unit="=HYPERLINK(A1)") for info in report.measures]
+    low = replace(report.runs[0], measures={infos[0].name: -1.5, infos[1].name: -1e-30})
+    odd = replace(report, study="@x", measures=tuple(infos), runs=(low,))
+    rows = list(csv.DictReader(io.StringIO(render_csv(StudyResults.of(odd)))))
+    assert [(row["value"], row["unit"], row["study"]) for row in rows] == [
+        ("-1.5", "'=HYPERLINK(A1)", "'@x"),
+        ("-1e-30", "'=HYPERLINK(A1)", "'@x"),
+    ]
+
+
 def test_a_variant_of_which_every_run_failed_breaks_no_form() -> None:
     """Nothing is known of it but that its runs failed; every form says so or leaves it out."""
     whole = sample_report()

@@ -245,6 +245,10 @@ def test_whole_numbers_are_shown_whole(results: Results) -> None:
         ("ARRAY_AGG(INTERVAL '1 minute')", [60.0], "[60.0]"),
         ("ARRAY_AGG(CAST('2024-01-01' AS DATE))", ["2024-01-01"], '"[""2024-01-01""]"'),
         ("ARRAY_AGG(CAST(seed AS DECIMAL(9, 1)))", [1.0], "[1.0]"),
+        ("'=HYPERLINK(1)'", "=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("CAST('@x' AS BYTEA)", "@x", "'@x"),
+        ("'-1.5'", "-1.5", "-1.5"),
+        ("-1.5", -1.5, "-1.5"),
         ("CAST('2024-01-01' AS TIMESTAMP)", "2024-01-01 00:00:00.000000",
          "2024-01-01T00:00:00.000000"),
         ("NULL", None, ""),
@@ -258,6 +262,11 @@ def test_what_prints_as_text_has_a_json_and_a_csv_form(
     assert rows == [{"x": json_value}]
     assert invoke(command, results.path, sql, "--csv").stdout == f"x\n{cell}\n"
     assert "1 rows" in invoke(command, results.path, sql).stdout
+
+
+def test_a_name_of_a_column_is_no_formula(results: Results) -> None:
+    sql = 'SELECT seed AS "=x", mode AS "\x1b" FROM runs LIMIT 1'
+    assert invoke(command, results.path, sql, "--csv").stdout == "'=x,\\x1b\n1,icount\n"
 
 
 def test_ten_thousand_runs(tmp_path: Path) -> None:

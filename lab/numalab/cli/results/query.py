@@ -18,6 +18,7 @@ from rich.text import Text
 from numalab.cli import options
 from numalab.cli.output import emit, say
 from numalab.errors import UserError
+from numalab.report.formats.csv_rows import csv_text
 from numalab.report.formatting import printable
 from numalab.results.query import Catalogue, catalogue, find_results, query
 
@@ -45,8 +46,7 @@ def command(
     """
     table = query(_catalogues(results), sql, say)
     if as_csv:
-        texts = selectors.string().map_elements(printable, return_dtype=pl.String)
-        print(_cells(table).with_columns(texts).write_csv(), end="")
+        print(_csv(table), end="")
         return
     emit(_rows(table) if as_json else None, as_json, _text(table), width=_PIPE)
 
@@ -79,6 +79,15 @@ def _rows(table: pl.DataFrame) -> list[dict[str, Any]]:
         for row in rows:
             row[name] = _plain(row[name])
     return rows
+
+
+def _csv(table: pl.DataFrame) -> str:
+    """Return a table as CSV; its names, too, may be from another person's file of events."""
+    texts = selectors.string().map_elements(csv_text, return_dtype=pl.String)
+    names = pl.DataFrame([[csv_text(name)] for name in table.columns])
+    return "".join(
+        part.write_csv(include_header=False) for part in (names, _cells(table).with_columns(texts))
+    )
 
 
 def _cells(table: pl.DataFrame) -> pl.DataFrame:

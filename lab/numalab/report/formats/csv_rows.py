@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from math import isfinite
 
@@ -13,6 +14,7 @@ COLUMNS = (
     *("study", "topology", "workload", "mode", "variant", "kernel", "seed", "run", "status"),
     *("measure", "value", "unit", "direction", "kind"),
 )
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 
 @register_format("csv")
@@ -26,14 +28,17 @@ def render_csv(study: StudyResults) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for cells in _rows(study):
-        *words, value, unit, direction, kind = map(formatting.printable, cells)
-        writer.writerow([*map(_no_formula, words), value, unit, direction, kind])
+        writer.writerow(map(csv_text, cells))
     return text.getvalue()
 
 
-def _no_formula(cell: str) -> str:
-    """Quote a text that a spreadsheet would take for a formula (OWASP, "CSV Injection")."""
-    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
+def csv_text(text: str) -> str:
+    """Return a printable text that no spreadsheet takes for a formula (OWASP, "CSV Injection").
+
+    A number stays as it is, also a negative one.
+    """
+    quoted = text.startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(text)
+    return formatting.printable(f"'{text}" if quoted else text)
 
 
 def _rows(study: StudyResults) -> Iterator[list[str]]:
