@@ -1,5 +1,6 @@
 """The files of one run: the only module that knows their names."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,23 @@ from numalab.errors import UserError
 
 # What a document of XML cannot hold: control characters (XML 1.0, 2.2), bytes that are no UTF-8.
 _NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LONGEST_NAME = 255  # bytes: NAME_MAX in include/uapi/linux/limits.h
+
+
+def is_returned_name(name: str) -> bool:
+    """Return whether a file or folder that a command leaves below $OUT may have this name here.
+
+    It is UTF-8 that this host's locale has, without `/` and without what is not printed, such as
+    control characters and those that change the direction of text, and does not begin with `-` or
+    `.`.
+    """
+    try:
+        data = name.encode()
+        is_of_host = os.fsencode(name) == data
+    except UnicodeError:
+        return False
+    short = 0 < len(data) <= _LONGEST_NAME
+    return is_of_host and short and name.isprintable() and name[0] not in "-." and "/" not in name
 
 
 def check_option_path(path: Path) -> None:

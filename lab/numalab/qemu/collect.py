@@ -15,7 +15,7 @@ from numalab.ext4.layout import ROOT_INODE, S_IFDIR, S_IFREG, DamagedDisk, Inode
 from numalab.ext4.volume import Volume
 from numalab.files import make_dir
 from numalab.places import BELIEVED
-from numalab.run_dir import RunDir
+from numalab.run_dir import RunDir, is_returned_name
 
 _MIB = 1 << 20
 _KINDS = {0o120000: "symbolic link", 0o020000: "device", 0o060000: "device", 0o010000: "fifo"}
@@ -191,21 +191,15 @@ def _refuse(entry: Name, parent: PurePosixPath, inode: Inode, bounds: Bounds, to
 
 
 def _is_plain(name: bytes, parent: PurePosixPath) -> bool:
-    """Whether a name can be that of a file of this host.
-
-    Below $OUT it is UTF-8 without `/` and without what is not printed, such as control characters
-    and those that change the direction of text, and does not begin with `-` or `.`.
-    """
+    """Whether a name can be that of a file of this host."""
     if _NAME.fullmatch(name):
         return True
     if parent.parts[:1] != (_RETURNED,):
         return False
     try:
-        text = name.decode()
-        printable = text.isprintable() and os.fsencode(text) == name
-    except UnicodeError:  # no UTF-8, or the locale of this host lacks a character
+        return is_returned_name(name.decode())
+    except UnicodeError:
         return False
-    return printable and bool(text) and text[0] not in "-." and "/" not in text
 
 
 def _shown(name: bytes, parent: PurePosixPath) -> str:

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
 
 import zstandard
@@ -43,13 +43,13 @@ from numalab.results.reader import (
     load_unfinished,
 )
 from numalab.results.stored import is_plain
-from numalab.run_dir import RunDir
+from numalab.run_dir import RunDir, is_returned_name
 
 MOST_FILES = 2_000_000
 MOST_BYTES = 256 << 30
 LARGEST_FILE = 4 << 30
-DEEPEST = 12
-LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 200 at most
+DEEPEST = 15  # folders: runs/RUN/out and the 12 levels below it that are collected
+LARGEST_HEADER = 1 << 16  # bytes of an extended header; a name has 255 at most
 LARGEST_WINDOW = 128 << 20  # bytes that unpacking keeps in memory
 _PLANS = (Results(Path()).plan.name, Results(Path()).compact.name)
 _OF_PATCH = (
@@ -58,6 +58,7 @@ _OF_PATCH = (
     Results(Path()).all_reach.name,
 )
 _RUNS = Results(Path()).run("a").path.parent.name
+_RETURNED = RunDir(Path()).returned.parts
 _OTHER_FORMATS = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tbz2", ".tgz", ".txz", ".xz", ".zip")
 _LEVEL = 9
 _PACK_LEVEL = 3
@@ -65,11 +66,17 @@ _PACK_LEVEL = 3
 OnFile = Callable[[str], None]
 
 
-def export_results(results: Results, target: Path, on_file: OnFile | None = None) -> int:
+def export_results(
+    results: Results,
+    target: Path,
+    on_file: OnFile | None = None,
+    on_left_out: OnFile | None = None,
+) -> int:
     """Write results to a tar archive that is compressed by zstd; returns the number of files.
 
     The same results give the same bytes. Job disks, files that numalab did not write, and all but
-    the manifests and the reach of runs without a result are left out. Raises UserError for a folder
+    the manifests and the reach of runs without a result are left out. `on_left_out` gets the paths
+    of links, and of names that no archive may hold, below $OUT. Raises UserError for a folder
     without results, a file that cannot be read and a `target` that is one of their files, HostError
     when the archive cannot be written.
     """
@@ -82,7 +89,7 @@ def export_results(results: Results, target: Path, on_file: OnFile | None = None
     beside = set() if results.is_compact else {results.compact}
     files = [
         path
-        for path in _files(results.path)
+        for path in _files(results.path, on_left_out)
         if is_of_results(path.relative_to(results.path)) and path not in beside
     ]
     compressor = zstandard.ZstdCompressor(level=_LEVEL, threads=0, write_checksum=True)
@@ -196,15 +203,37 @@ def unpack_folder(data: bytes, target: Path) -> None:
         raise UserError(f"not a run: {error}", file=target) from None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, on_left_out: OnFile | None = None) -> Iterator[Path]:
     """Yield the files of a folder in order, without links and names that no result has."""
     job_disk = RunDir(Path()).job_disk.name
     for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        named = all(map(is_plain, parts)) or is_of_unfinished(path.relative_to(folder))
-        ours = named and path.name != job_disk and BELIEVED.isdisjoint(parts)
-        if ours and path.is_file() and not path.is_symlink():
-            yield path
+        place = path.relative_to(folder)
+        names, returned = _split(place)
+        if path.is_file() and not path.is_symlink() and _is_allowed(place):
+            if returned or path.name != job_disk:
+                yield path
+        elif on_left_out and returned and all(map(is_plain, names)) and not _is_folder(path):
+            on_left_out(place.as_posix())
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _split(path: PurePath) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the parts of a place in results or in a run, those below $OUT apart."""
+    parts = path.parts
+    begin = (2 if parts[:1] == (_RUNS,) else 0) + len(_RETURNED)
+    if parts[:begin][-len(_RETURNED) :] != _RETURNED:
+        return parts, ()
+    return parts[:begin], parts[begin:]
+
+
+def _is_allowed(path: PurePath) -> bool:
+    """Return whether an archive may hold a file at this place in results or in a run."""
+    names, returned = _split(path)
+    named = all(map(is_plain, names)) and all(map(is_returned_name, returned))
+    return (named or is_of_unfinished(path)) and BELIEVED.isdisjoint(path.parts[:-1])
 
 
 def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -> Results:
@@ -340,12 +369,7 @@ def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
     path = PurePosixPath(member.name)
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
         raise UserError(f"holds a member that is no file: {member.name[:80]!r}", file=archive)
-    if (
-        not path.parts
-        or len(path.parts) > DEEPEST
-        or not (all(map(is_plain, path.parts)) or is_of_unfinished(path))
-        or not BELIEVED.isdisjoint(path.parts)
-    ):
+    if not path.parts or len(path.parts) > DEEPEST or not _is_allowed(path):
         raise UserError(f"holds a file with a forbidden name: {member.name[:80]!r}", file=archive)
     if not 0 <= member.size <= LARGEST_FILE:
         raise UserError(f"holds a file that is too large: {member.name[:80]!r}", file=archive)

@@ -5,8 +5,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from numalab.cli.results import export, report
-from numalab.errors import UserError
-from numalab.results.archive import export_results, import_results
+from numalab.errors import UserError, shown
+from numalab.results.archive import export_results, import_results, pack_folder, unpack_folder
 from numalab.results.layout import Results, is_of_results
 from support.example_results import copy_example
 from support.one_command import invoke
@@ -78,3 +78,33 @@ def test_an_archive_has_only_what_numalab_wrote(stored: Results, tmp_path: Path)
     assert sorted(names) == sorted(
         str(path.relative_to(imported.path)) for path in imported.path.rglob("*") if path.is_file()
     )
+
+
+KEPT = (
+    *("my result.txt", "häufig.csv", "a(1).txt", "x~y#z", "job.img", "plugins", "a.failed"),
+    *("results/ok.txt", "/".join("123456789ab"), "é" * 127),
+)
+LOST = ("images/plot.svg", "-x", ".hidden", "a\x1bb", "a\u202eb", "b\udcff", "link")
+
+
+def test_what_a_command_leaves_has_the_names_that_it_chose(stored: Results, tmp_path: Path) -> None:
+    folder = min(stored.finished().values(), key=lambda run: run.path).returned
+    for name in (*KEPT, *LOST):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if name == "link":
+            (folder / name).symlink_to("/etc/passwd")
+        else:
+            (folder / name).write_text(name, errors="surrogateescape")
+    run = folder.parent.parent
+    place = folder.relative_to(stored.path)
+    archive = tmp_path / "a.tar.zst"
+    done = invoke(export.command, stored.path, archive)
+    for name in LOST:
+        assert f"left out: {place}/{shown(name)}: a link, or a name" in done.stderr
+    assert done.stderr.count("left out: ") == len(LOST)
+    unpack_folder(pack_folder(run), tmp_path / "run")
+    imported = import_results(archive, tmp_path / "there")
+    for copy in (imported.path / place, tmp_path / "run" / folder.relative_to(run)):
+        files = [path for path in copy.rglob("*") if path.is_file()]
+        assert {str(path.relative_to(copy)) for path in files} == set(KEPT)
+        assert all(path.read_text() == str(path.relative_to(copy)) for path in files)

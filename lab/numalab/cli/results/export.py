@@ -15,6 +15,8 @@ from numalab.results.archive import export_compact, export_results
 from numalab.results.layout import Results
 from numalab.units import format_size, runs_of
 
+MOST_LEFT_OUT = 10  # names that are printed
+
 
 def command(
     results: options.Results,
@@ -42,8 +44,15 @@ def command(
         size = format_size(written.compact.stat().st_size)
         say(f"{shown(written.compact)}: {runs_of(runs)}, {size}")
         return
+    left_out: list[str] = []
     with progress_lines("export") as on_file:
-        count = export_results(Results(results), target, lambda name: on_file(name, None))
+        count = export_results(
+            Results(results), target, lambda name: on_file(name, None), left_out.append
+        )
+    for name in left_out[:MOST_LEFT_OUT]:
+        say(f"left out: {shown(name)}: a link, or a name that no archive may hold")
+    if (more := len(left_out) - MOST_LEFT_OUT) > 0:
+        say(f"left out: {more} more files")
     say(f"{shown(target)}: {count} files, {format_size(target.stat().st_size)}")
 
 
