@@ -14,7 +14,7 @@ from numalab.results.plan import Cell
 from numalab.results.reader import StoredRun
 from numalab.statistics.comparison import FEWEST, Comparison, compare_samples
 from numalab.statistics.sequential import FreshSample
-from numalab.statistics.summary import numbers
+from numalab.statistics.summary import Summary, numbers
 
 Went = Literal["improved", "regressed", "changed"]
 
@@ -178,18 +178,27 @@ def _rank(candidate: Candidate) -> tuple[bool, bool, float, str]:
 def _clearness(sides: FreshSample, unit: str) -> float:
     """Return a difference by the half width of its 95 % interval; 0 for one that is too small.
 
-    The interval is Student's, with a common variance (Biometrika 6, 1908). With three runs of which
-    one kernel's are alike, Welch's has two degrees of freedom, and hides a halving.
+    With equally many runs it is Student's, with a common variance (Biometrika 6, 1908). Where the
+    three runs of one kernel are alike, Welch's has two degrees of freedom, and hides a halving.
+    The price is more candidates that fresh runs find alike.
     """
-    from scipy.special import stdtrit  # noqa: PLC0415 - takes 0.2 s
-
     if min(len(numbers(sides.before)), len(numbers(sides.after))) < FEWEST:
         return 0.0
     comparison = compare(sides)
     if comparison.interval is None or not is_notable(comparison, unit):
         return 0.0
     samples = [side for side in (comparison.before, comparison.after) if side is not None]
+    low, high = comparison.interval
+    half = (high - low) / 2
+    if len({side.n for side in samples}) == 1:
+        half = _common_half(samples)
+    return abs(comparison.difference or 0.0) / half if half else 1e9
+
+
+def _common_half(samples: Sequence[Summary]) -> float:
+    """Return the half width of the 95 % interval of the difference of two means."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - takes 0.2 s
+
     freedom = sum(side.n - 1 for side in samples)
     common = sum((side.n - 1) * (side.stddev or 0.0) ** 2 for side in samples) / freedom
-    half = float(stdtrit(freedom, 0.975)) * sqrt(common * sum(1 / side.n for side in samples))
-    return abs(comparison.difference or 0.0) / half if half else 1e9
+    return float(stdtrit(freedom, 0.975)) * sqrt(common * sum(1 / side.n for side in samples))

@@ -76,7 +76,7 @@ def export_results(
 
     The same results give the same bytes. Job disks, files that numalab did not write, and all but
     the manifests and the reach of runs without a result are left out. `on_left_out` gets the paths
-    of links, and of names that no archive may hold, below $OUT. Raises UserError for a folder
+    of links, and of paths that no archive may hold, below $OUT. Raises UserError for a folder
     without results, a file that cannot be read and a `target` that is one of their files, HostError
     when the archive cannot be written.
     """
@@ -233,7 +233,8 @@ def _is_allowed(path: PurePath) -> bool:
     """Return whether an archive may hold a file at this place in results or in a run."""
     names, returned = _split(path)
     named = all(map(is_plain, names)) and all(map(is_returned_name, returned))
-    return (named or is_of_unfinished(path)) and BELIEVED.isdisjoint(path.parts[:-1])
+    placed = 0 < len(path.parts) <= DEEPEST and BELIEVED.isdisjoint(path.parts[:-1])
+    return placed and (named or is_of_unfinished(path))
 
 
 def import_results(archive: Path, target: Path, on_file: OnFile | None = None) -> Results:
@@ -369,7 +370,7 @@ def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
     path = PurePosixPath(member.name)
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
         raise UserError(f"holds a member that is no file: {member.name[:80]!r}", file=archive)
-    if not path.parts or len(path.parts) > DEEPEST or not _is_allowed(path):
+    if not _is_allowed(path):
         raise UserError(f"holds a file with a forbidden name: {member.name[:80]!r}", file=archive)
     if not 0 <= member.size <= LARGEST_FILE:
         raise UserError(f"holds a file that is too large: {member.name[:80]!r}", file=archive)

@@ -138,6 +138,7 @@ class _Limits:
 # errors. The plan of most runs, and the findings of 64 tasks on 64 nodes, have room.
 _PLAN = _Limits(128 << 20, 4_000_000)
 _OF_RUN = _Limits(8 << 20, 200_000)
+_NO_MANIFEST = "no manifest (a full disk, a damaged copy?): remove this folder, or use --resume"
 _RUNS = _Limits(128 << 20, 4_000_000)  # of all manifests in a compact file
 _FINDINGS = _Limits(64 << 20, 2_000_000)
 _MOST_ERRORS = 1000  # that are explained: each takes a kilobyte
@@ -266,15 +267,14 @@ def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest
     for run in plan.runs:
         if run.id in finished:
             continue
-        folders = (results.failed(run.id), results.run(run.id))
-        if ended := next((folder for folder in folders if folder.path.exists()), None):
-            if not ended.manifest.exists():
-                why = "no manifest (a full disk, a damaged copy?)"
-                way_out = "remove this folder, or repeat the run with --resume"
-                raise UserError(f"{why}: {way_out}", file=ended.path)
-            manifests[run.id] = load_manifest(ended)
-        elif (interrupted := results.interrupted(run.id)).manifest.exists():
-            manifests[run.id] = load_manifest(interrupted)
+        failed, final = results.failed(run.id), results.run(run.id)
+        for ended in (failed, final):
+            if ended.path.exists() and not ended.manifest.exists():
+                raise UserError(_NO_MANIFEST, file=ended.path)
+        # A whole final folder is of a run that has finished meanwhile.
+        kept = () if final.path.exists() else (failed, results.interrupted(run.id))
+        if whole := next((folder for folder in kept if folder.manifest.exists()), None):
+            manifests[run.id] = load_manifest(whole)
     return manifests
 
 

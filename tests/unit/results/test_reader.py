@@ -39,6 +39,7 @@ from numalab.results.reader import (
     load_runs,
     load_study,
     load_timeline,
+    load_unfinished,
 )
 from numalab.results.status import State, read_progress
 from numalab.results.stored import is_plain
@@ -356,9 +357,18 @@ def test_a_finished_run_without_its_manifest_is_no_run_that_never_started(
     assert (state.state, state.text) == (State.FAILED, reason)
     (unfinished,) = gather(copied).unfinished
     assert (unfinished.status, unfinished.reason) == ("failed", reason)
-    with pytest.raises(UserError, match=r"no manifest .*, or repeat the run with --resume"):
+    with pytest.raises(UserError, match=r"no manifest .*, or use --resume"):
         export_compact(copied, Results(tmp_path / "compact"))
     assert run.events.exists()
+
+
+def test_a_run_that_finishes_meanwhile_is_not_one_without_a_result(
+    copied: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, *earlier = copied.finished()
+    rest = {name: copied.finished()[name] for name in earlier}
+    monkeypatch.setattr(Results, "finished", lambda _: rest)
+    assert run not in load_unfinished(copied, load_plan(copied))
 
 
 def test_a_heartbeat_that_is_a_pipe_does_not_keep_status_waiting(copied: Results) -> None:

@@ -84,7 +84,16 @@ KEPT = (
     *("my result.txt", "häufig.csv", "a(1).txt", "x~y#z", "job.img", "plugins", "a.failed"),
     *("results/ok.txt", "/".join("123456789ab"), "é" * 127),
 )
-LOST = ("images/plot.svg", "-x", ".hidden", "a\x1bb", "a\u202eb", "b\udcff", "link")
+LOST = (
+    "images/plot.svg",
+    "-x",
+    ".hidden",
+    "a\x1bb",
+    "a\u202eb",
+    "b\udcff",
+    "link",
+    "/".join("zyxwvutsrqponm"),
+)
 
 
 def test_what_a_command_leaves_has_the_names_that_it_chose(stored: Results, tmp_path: Path) -> None:
@@ -100,7 +109,7 @@ def test_what_a_command_leaves_has_the_names_that_it_chose(stored: Results, tmp_
     archive = tmp_path / "a.tar.zst"
     done = invoke(export.command, stored.path, archive)
     for name in LOST:
-        assert f"left out: {place}/{shown(name)}: a link, or a name" in done.stderr
+        assert f"left out: {place}/{shown(name)}: a link, or a path" in done.stderr
     assert done.stderr.count("left out: ") == len(LOST)
     unpack_folder(pack_folder(run), tmp_path / "run")
     imported = import_results(archive, tmp_path / "there")

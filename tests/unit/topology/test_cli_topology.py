@@ -46,9 +46,9 @@ def test_a_second_level_of_no_size_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pairs-4", "  groups [0-1] [2-3]: 40 apart"),
-        ("xeon-max-9462", "  groups [0,2] [1,3]: 21 to 23 apart"),
-        ("no-path", "  groups [0-1] [2-3]: no path"),
+        ("pairs-4", "  clusters [0-1] [2-3]: 40 apart"),
+        ("xeon-max-9462", "  clusters [0,2] [1,3]: 21 to 23 apart"),
+        ("no-path", "  clusters [0-1] [2-3]: no path"),
         ("ring-4", ""),
     ],
 )
@@ -58,7 +58,9 @@ def test_halves_without_a_line_between_them_have_their_distance(
     halves = (DATA.parents[2] / "topologies" / "pairs-4.toml").read_text()
     (tmp_path / "no-path.toml").write_text(halves.replace("40", "255"))
     file = str(tmp_path / "no-path.toml") if name == "no-path" else name
-    shown = [line for line in run("show", file).stdout.splitlines() if line.startswith("  groups ")]
+    shown = [
+        line for line in run("show", file).stdout.splitlines() if line.startswith("  clusters ")
+    ]
     assert shown == [text] * bool(text)
 
 

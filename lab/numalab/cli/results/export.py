@@ -50,7 +50,7 @@ def command(
             Results(results), target, lambda name: on_file(name, None), left_out.append
         )
     for name in left_out[:MOST_LEFT_OUT]:
-        say(f"left out: {shown(name)}: a link, or a name that no archive may hold")
+        say(f"left out: {shown(name)}: a link, or a path that no archive may hold")
     if (more := len(left_out) - MOST_LEFT_OUT) > 0:
         say(f"left out: {more} more files")
     say(f"{shown(target)}: {count} files, {format_size(target.stat().st_size)}")

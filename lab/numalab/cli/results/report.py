@@ -54,7 +54,7 @@ def command(
     for path in results:
         stored = Results(path)
         study = gather(stored)
-        if not _publish(study, stored, required=form == "html"):
+        if not _publish(study, stored, required=form == "html" and not as_json):
             unpublished.add(stored)
         every.append((study, stored))
     if overview is not None:

@@ -137,7 +137,7 @@ def _between_clusters(topology: Topology) -> list[str]:
     if far:
         texts.insert(0, f"{' to '.join(map(str, dict.fromkeys((far[0], far[-1]))))} apart")
     names = " ".join(f"[{format_cpulist(group)}]" for group in groups)
-    return ["", f"  groups {names}: {' or '.join(texts)}"]
+    return ["", f"  clusters {names}: {' or '.join(texts)}"]
 
 
 def _stroke(dx: float, dy: float) -> str:
