@@ -128,13 +128,14 @@ def _drawings(report: CellReport, kinds: Sequence[Traffic]) -> list[Json]:
 
 def _flow_text(kind: Traffic, side: Side) -> str:
     """Write the total between nodes in a run, and the totals weighted by distance."""
+    mean = "mean of a run: " if len(side.runs) > 1 else ""
     words = [
         f"{count_text(side.total)} {kind.unit}",
         *(f"{count_text(total)} {unit}" for unit, total in side.weighted),
     ]
     hidden = sum(value > 0 for value, _, _ in side.between) - MOST_FLOWS
     more = f"; {hidden} smaller flows are not drawn" if hidden > 0 else ""
-    return f"mean of a run: {', '.join(words)}{more}"
+    return f"{mean}{', '.join(words)}{more}"
 
 
 def _chart_notes(report: CellReport, lines: Sequence[Drawn]) -> list[Json]:

@@ -151,7 +151,8 @@ def _rows(topology: Topology, side: Side) -> list[Spec]:
 def as_text(topology: Topology, kind: Traffic) -> str:
     """Write the matrices of all variants as aligned text for a mail: from a row to a column."""
     heads = [f"to {node.id}" for node in topology.nodes]
-    lines = [formatting.plain_ascii(f"{kind.title} [{kind.unit}], mean of a run")]
+    mean = ", mean of a run" if any(len(side.runs) > 1 for side in kind.sides) else ""
+    lines = [formatting.plain_ascii(f"{kind.title} [{kind.unit}]{mean}")]
     for side in kind.sides:
         rows = [[count_text(value) for value in row] for row in side.means]
         sizes = [max(len(text) for texts in [heads, *rows] for text in texts)] * len(heads)
