@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from numalab.errors import UserError, did_you_mean, shown
@@ -42,6 +42,8 @@ D = TypeVar("D", bound=Document)
 _T = TypeVar("_T")
 # A list that may be long: reading stops at its first error, as each takes a kilobyte.
 Listed = Annotated[tuple[_T, ...], FailFast()]
+# Of a column of integers, and of what a float represents.
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 def read_document(path: Path, model: type[D]) -> D:

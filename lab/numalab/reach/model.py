@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from numalab.document import Listed
+from numalab.document import Count, Listed
 
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]  # sums and means of it are floats
 Side = Literal["baseline", "patched"]
 # "function": a line of a function that is changed elsewhere
 LineKind = Literal["added", "removed", "context", "function"]

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from numalab.document import Count
 from numalab.errors import LossCause
 from numalab.guest.proof import Proof
 from numalab.guest.witness import Timing
 from numalab.machine.model import Mode, PageKind
 from numalab.results.plan import Cell
-from numalab.results.stored import FORMAT, Count, Integer, PlainName, Seconds, Seed, Stored
+from numalab.results.stored import FORMAT, Integer, PlainName, Seconds, Seed, Stored
 from numalab.source.series import SeriesInfo
 
 # Runs that differ in one of these cannot stand beside each other as repetitions.

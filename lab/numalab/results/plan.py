@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from numalab.document import Listed
+from numalab.document import Count, Listed
 from numalab.errors import shown
-from numalab.results.stored import FORMAT, Count, PlainName, Seconds, Seed, Stored
+from numalab.results.stored import FORMAT, PlainName, Seconds, Seed, Stored
 from numalab.units import format_seconds, runs_of
 
 MOST_RUNS = 500_000  # of which a plan is read within 2 GiB of memory

@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from numalab.analysis.findings import Findings, read_findings
+from numalab.document import Count
 from numalab.errors import UserError
 from numalab.files import bound_json, read_regular, reading, utf8_path
 from numalab.measure import LARGEST_NUMBER, Measure, Number, valid_in
@@ -34,7 +35,7 @@ from numalab.results.compact import (
 from numalab.results.layout import Results, no_link
 from numalab.results.manifest import Manifest
 from numalab.results.plan import Cell, StoredPlan
-from numalab.results.stored import FORMAT, Count, Stored, StoredMeasure
+from numalab.results.stored import FORMAT, Stored, StoredMeasure
 from numalab.run_dir import RunDir
 from numalab.topology.sched_domains import SchedLog
 
@@ -271,8 +272,7 @@ def load_unfinished(results: Results, plan: StoredPlan) -> Mapping[str, Manifest
         for ended in (failed, final):
             if ended.path.exists() and not ended.manifest.exists():
                 raise UserError(_NO_MANIFEST, file=ended.path)
-        # A whole final folder is of a run that has finished meanwhile.
-        kept = () if final.path.exists() else (failed, results.interrupted(run.id))
+        kept = () if final.path.exists() else (failed, results.interrupted(run.id))  # it finished
         if whole := next((folder for folder in kept if folder.manifest.exists()), None):
             manifests[run.id] = load_manifest(whole)
     return manifests

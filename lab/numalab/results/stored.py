@@ -15,7 +15,6 @@ FORMAT: Final = 5  # the only format of plans and manifests that is read
 
 # Bounds of a column of integers, and of what a float represents.
 Integer = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 LARGEST_SEED = (1 << 32) - 1
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from numalab.cpulist import Cpulists, format_cpulist
-from numalab.document import Listed
+from numalab.document import Count, Listed
 from numalab.topology.predict.domains import NUMA_TYPES, NumaType
 
 STORED = ConfigDict(extra="ignore", strict=True)
@@ -47,7 +47,6 @@ CpuSet = Annotated[
     PlainSerializer(_render_cpus),
     WithJsonSchema({"items": {"type": "integer"}, "type": "array"}, mode="serialization"),
 ]
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 @dataclass(frozen=True)
